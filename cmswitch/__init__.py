@@ -1,0 +1,1 @@
+"""Compiler for dual-mode compute-in-memory chips, built on optimisation solvers."""
