@@ -42,8 +42,9 @@ class StageData:
 
     ``arrays`` a_i for one copy (0: vector-only); ``rows`` M_i; ``row_cycles`` tau_i of one MVM; ``chunks`` C_i;
     ``vector_cycles`` V_i on the vector unit over all chunks; ``copies`` the candidate numbers of copies, ascending ((0,) if
-    vector-only). ``write_cycles`` w_i of one array; ``weight_cycles`` of reading all its weights once on the main-memory port;
-    ``tile_cycles`` of reading its largest tile once; ``operand_in_segment``: the operand is dynamic and its producer is in the
+    vector-only). Writing one copy takes ``copy_write_cycles`` W_i on one write port, its longest tile ``write_cycles`` w_i;
+    reading its tiles once ``weight_cycles``; ``tail_cycles`` is the least by which writing a tile outlasts reading it;
+    ``operand_in_segment``: the operand is dynamic and its producer is in the
     segment, so its writing belongs to the execution and not to the reload.
     """
 
@@ -54,8 +55,9 @@ class StageData:
     vector_cycles: int
     copies: tuple[int, ...]
     write_cycles: int
+    copy_write_cycles: int
     weight_cycles: int
-    tile_cycles: int
+    tail_cycles: int
     operand_in_segment: bool = False
 
 

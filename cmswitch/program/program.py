@@ -16,10 +16,14 @@ class MainMemory:
 
 @dataclass(frozen=True)
 class Buffer:
-    """``length`` bytes of the on-chip buffer from byte ``offset``."""
+    """Parts of the on-chip buffer, each ``(offset, length)`` in bytes, that together hold a tensor or its window."""
 
-    offset: int
-    length: int
+    extents: tuple[tuple[int, int], ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all extents."""
+        return sum(length for _, length in self.extents)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Measurements of the compiler: ``python -m benchmarks NAME``."""

@@ -1,0 +1,307 @@
+"""One segment described once: its pieces, where each tensor may live, and the allocation problem that results.
+
+The formulations see the problem's numbers, lowering the description; both follow ``docs/machine-model.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cmswitch.costs.dependence import Dependences
+from cmswitch.costs.work import Moved, PieceWork
+from cmswitch.costs.workload import Workload
+from cmswitch.graph.network import Read
+from formulations.segment import Action, Dependence, Placement, Port, SegmentProblem, StageData, Use
+
+Where = Literal["main", "buffer", "arrays"]
+Home = Literal["buffer", "arrays"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor is in one segment: ``bytes`` of ``where`` (``arrays`` of them), as ``window`` chunks or None: whole."""
+
+    tensor: int
+    where: Where
+    arrays: int = 0
+    bytes: int = 0
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Arrays that a segment may use in each mode (kept tensors included), and whether tensors may live in arrays."""
+
+    compute: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Cells ``first`` to ``last`` (exclusive) with ``kept`` tensors resident: the pieces' work, the places, the problem.
+
+    ``choices[e]`` are the places of ``problem.tensors[e]``, in the same order; ``fixed`` the tensors without a choice
+    that live in main memory.
+    """
+
+    first: int
+    last: int
+    works: tuple[PieceWork, ...]
+    kept: Mapping[int, Place]
+    choices: tuple[tuple[Place, ...], ...]
+    problem: SegmentProblem
+
+
+def home_of(workload: Workload, tensor: int, home: Home) -> Place:
+    """The place of a tensor kept across cuts: whole, in the buffer or in as many arrays as hold it."""
+    chip = workload.chip
+    size = chip.activation_bytes(workload.network.tensors[tensor].elements)
+    arrays = -(-size // chip.array_bytes) if home == "arrays" else 0
+    return Place(tensor, home, arrays, size)
+
+
+class SegmentBuilder:
+    """Describes segments of one workload."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.dependences = Dependences(workload.network)
+        self._works: dict[object, PieceWork] = {}
+        self._stages: dict[object, StageData] = {}
+
+    def work(self, piece: object) -> PieceWork:
+        """The work of a piece, computed once."""
+        if piece not in self._works:
+            self._works[piece] = PieceWork(self.workload, piece)  # type: ignore[arg-type]
+        return self._works[piece]
+
+    def build(
+        self, first: int, last: int, kept: Mapping[int, Home], limits: Limits, reload_free: bool = False, relaxed: bool = False
+    ) -> Segment:
+        """Describe the segment of cells ``first`` to ``last`` in which the tensors ``kept`` are resident in their homes.
+
+        ``relaxed`` leaves out all traffic that a choice of places or of kept tensors could save: the problem then bounds the
+        segment under every such choice.
+        """
+        return _Description(self, first, last, kept, limits, reload_free, relaxed).segment()
+
+
+class _Description:
+    """The state of one :meth:`SegmentBuilder.build`."""
+
+    def __init__(
+        self,
+        builder: SegmentBuilder,
+        first: int,
+        last: int,
+        kept: Mapping[int, Home],
+        limits: Limits,
+        reload_free: bool,
+        relaxed: bool,
+    ) -> None:
+        self.builder, self.workload = builder, builder.workload
+        self.chip, self.network = builder.workload.chip, builder.workload.network
+        self.first, self.last, self.limits, self.reload_free, self.relaxed = first, last, limits, reload_free, relaxed
+        self.works = tuple(builder.work(p) for p in self.workload.pieces(first, last))
+        self.stage_of = {w.piece.operator: i for i, w in enumerate(self.works)}
+        self.kept = {t: home_of(self.workload, t, h) for t, h in kept.items()}
+        self.readers: dict[int, list[tuple[int, Moved]]] = {}
+        self.writers: dict[int, tuple[int, Moved]] = {}
+        for stage, work in enumerate(self.works):
+            for moved in work.reads:
+                self.readers.setdefault(moved.tensor, []).append((stage, moved))
+            for moved in work.writes:
+                self.writers[moved.tensor] = (stage, moved)
+        self.fixed: list[Use] = []
+        self.choices: list[tuple[Place, ...]] = []
+        self.placements: list[tuple[Placement, ...]] = []
+        self.operand_cycles: dict[int, int] = {}
+
+    def segment(self) -> Segment:
+        for tensor in sorted({*self.readers, *self.writers}):
+            self._tensor(tensor)
+        stages = tuple(self._stage(i, w) for i, w in enumerate(self.works))
+        kept_arrays = sum(p.arrays for p in self.kept.values())
+        kept_bytes = sum(p.bytes for p in self.kept.values() if p.where == "buffer")
+        problem = SegmentProblem(
+            stages=stages,
+            tensors=tuple(self.placements),
+            dependences=tuple(self._dependences()),
+            fixed=tuple(self.fixed),
+            total_arrays=self.chip.arrays - kept_arrays,
+            compute_arrays=min(self.limits.compute, self.chip.arrays - kept_arrays),
+            memory_arrays=self.limits.memory - kept_arrays,
+            buffer_bytes=self.chip.buffer.capacity_bytes - kept_bytes,
+            write_ports=self.chip.array.arrays_written_at_once,
+            reload_free=self.reload_free,
+        )
+        return Segment(self.first, self.last, self.works, self.kept, tuple(self.choices), problem)
+
+    # -- tensors ---------------------------------------------------------------------------------------------------
+
+    def _tensor(self, tensor: int) -> None:
+        """Decide what choices a tensor has and what traffic follows from each."""
+        facts = self.network.tensors[tensor]
+        made_here = tensor in self.writers
+        producer = self.writers[tensor][0] if made_here else None
+        whole_here = producer is not None and self.workload.is_whole(self.works[producer].piece)
+        live_after = self.workload.last_use[tensor] > self.last or (
+            producer is not None and not self.workload.is_last(self.works[producer].piece)
+        )
+        in_main_too = made_here and facts.is_output
+        if tensor in self.kept:
+            self._choose([self.kept[tensor]], in_main_too, taken=True)
+        elif self.relaxed and facts.producer is not None:
+            if in_main_too:
+                self.fixed += self._writes(tensor, "main", 0)
+        elif whole_here and tensor in self.readers:
+            places = [Place(tensor, "main"), *self._on_chip(tensor)]
+            self._choose(places, in_main_too or live_after)
+        else:
+            self.fixed += self._uses(Place(tensor, "main"))
+
+    def _choose(self, places: list[Place], in_main_too: bool, taken: bool = False) -> None:
+        options = []
+        for place in places:
+            uses = self._uses(place)
+            if in_main_too and place.where != "main":
+                uses += self._writes(place.tensor, "main", 0)
+            arrays, size = (0, 0) if taken else (place.arrays, place.bytes if place.where == "buffer" else 0)
+            options.append(Placement(place.where, arrays, size, tuple(uses)))
+        self.choices.append(tuple(places))
+        self.placements.append(tuple(options))
+
+    def _on_chip(self, tensor: int) -> list[Place]:
+        """The places of a tensor in the buffer and in memory-mode arrays: as few as hold it, doubled while they are too slow."""
+        size = self.chip.activation_bytes(self.network.tensors[tensor].elements)
+        window = self._window(tensor)
+        if window is not None:
+            total = self.works[self.writers[tensor][0]].chunks
+            size = -(-size // total) * window
+        places = []
+        if size <= self.chip.buffer.capacity_bytes:
+            places.append(Place(tensor, "buffer", 0, size, window))
+        arrays = -(-size // self.chip.array_bytes)
+        fastest = max(self._fastest(i) for i in self._users(tensor))
+        while arrays <= self.limits.memory:
+            places.append(Place(tensor, "arrays", arrays, size, window))
+            if sum(u.cycles for u in self._uses(places[-1])) <= fastest:
+                break
+            arrays *= 2
+        return places
+
+    def _users(self, tensor: int) -> set[int]:
+        return {self.writers[tensor][0], *(stage for stage, _ in self.readers.get(tensor, []))}
+
+    def _fastest(self, stage: int) -> int:
+        """Cycles below which no allocation brings a stage."""
+        work = self.works[stage]
+        copies = self.limits.compute // max(1, self.workload.arrays(work.piece))
+        multiply = -(-work.rows // max(1, copies)) * work.row_cycles
+        return max(multiply, work.vector_cycles)
+
+    def _window(self, tensor: int) -> int | None:
+        """Window in chunks of the producer, None if the tensor must be whole."""
+        readers: dict[int, list[Read]] = {}
+        for stage, _ in self.readers[tensor]:
+            operator = self.works[stage].piece.operator
+            readers[operator] = [r for r in self.network.operators[operator].reads if r.tensor == tensor]
+        window = self.builder.dependences.window(tensor, readers)
+        return None if window >= self.works[self.writers[tensor][0]].chunks else window
+
+    def _uses(self, place: Place) -> list[Use]:
+        """All traffic of a tensor that lives at ``place``."""
+        uses = self._writes(place.tensor, place.where, place.arrays)
+        for stage, moved in self.readers.get(place.tensor, []):
+            if moved.role == "operand":
+                cycles = sum(self._cycles(t.bytes, place.where, place.arrays) for t in self.works[stage].tiles)
+                if place.tensor in self.writers:
+                    uses.append(Use(stage, "operand", place.where, cycles))
+                else:
+                    self.operand_cycles[stage] = cycles
+            else:
+                uses.append(self._use(stage, "fetch", moved.bytes, place.where, place.arrays))
+        return uses
+
+    def _writes(self, tensor: int, where: Where, arrays: int) -> list[Use]:
+        if tensor not in self.writers:
+            return []
+        stage, moved = self.writers[tensor]
+        return [self._use(stage, "write", moved.bytes, where, arrays)]
+
+    def _use(self, stage: int, action: Action, size: int, where: Port, arrays: int) -> Use:
+        work = self.works[stage]
+        return Use(stage, action, where, work.chunks * self._cycles(work.chunk_bytes(size), where, arrays))
+
+    def _cycles(self, size: int, where: Where, arrays: int) -> int:
+        if where == "main":
+            return self.chip.main_cycles(size)
+        return self.chip.buffer_cycles(size) if where == "buffer" else self.chip.arrays_cycles(size, arrays)
+
+    # -- stages ----------------------------------------------------------------------------------------------------
+
+    def _stage(self, index: int, work: PieceWork) -> StageData:
+        operand = next((m for m in work.reads if m.role == "operand"), None)
+        in_segment = operand is not None and operand.tensor in self.writers
+        existing = operand is not None and not in_segment
+        key = (work.piece, in_segment, existing, self.limits.compute, self.operand_cycles.get(index))
+        stages = self.builder._stages
+        if key not in stages:
+            stages[key] = self._new_stage(work, in_segment, self.operand_cycles.get(index) if existing else None)
+        return stages[key]
+
+    def _new_stage(self, work: PieceWork, in_segment: bool, operand_cycles: int | None) -> StageData:
+        chip = self.chip
+        arrays = self.workload.arrays(work.piece)
+        writes = [chip.array_write_cycles(t.rows) for t in work.tiles]
+        reads = [chip.main_cycles(t.bytes) for t in work.tiles]
+        return StageData(
+            arrays=arrays,
+            rows=work.rows,
+            row_cycles=work.row_cycles,
+            chunks=work.chunks,
+            vector_cycles=work.vector_cycles,
+            copies=self._copies(work, arrays) if arrays else (0,),
+            write_cycles=max(writes, default=0),
+            copy_write_cycles=sum(writes),
+            weight_cycles=sum(reads) if operand_cycles is None else operand_cycles,
+            tail_cycles=min((max(0, w - r) for w, r in zip(writes, reads, strict=True)), default=0),
+            operand_in_segment=in_segment,
+        )
+
+    def _copies(self, work: PieceWork, arrays: int) -> tuple[int, ...]:
+        """Numbers of copies worth having: those at which ceil(M/d) falls, until the vector work is the bottleneck."""
+        copies: list[int] = []
+        previous = None
+        for d in range(1, min(self.limits.compute // arrays, work.rows) + 1):
+            waves = -(-work.rows // d)
+            if waves != previous:
+                copies.append(d)
+                previous = waves
+            if waves * work.row_cycles <= work.vector_cycles:
+                break
+        return tuple(copies)
+
+    def _dependences(self) -> list[Dependence]:
+        found = []
+        for after, work in enumerate(self.works):
+            for before in range(after):
+                earlier = self.works[before]
+                composed = self.builder.dependences.composed(earlier.piece.operator, work.piece.operator)
+                if composed is None:
+                    continue
+                needed = composed.needed
+                last = int(work.chunks - needed.searchsorted(earlier.chunks))
+                found.append(
+                    Dependence(
+                        before,
+                        after,
+                        first=max(1, int(needed[0])),
+                        last=max(1, last),
+                        between=tuple(self.stage_of[m] for m in composed.between),
+                        operand=composed.operand,
+                    )
+                )
+        return found

@@ -1,0 +1,204 @@
+"""What each command does, once its options are typed. Each imports heavy packages only when it needs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import platform
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cmswitch.errors import CmswitchError, InputError, SolverError
+from cmswitch.options import ModelOptions, SolveOptions, Weights
+from cmswitch.output import OutputFolder
+from cmswitch.progress import Interruption, ProgressBar
+from cmswitch.version import __version__
+
+if TYPE_CHECKING:
+    from cmswitch.graph.network import Network
+    from cmswitch.pipeline import Result
+    from hw import Chip
+
+SOLVE_FILES = ("plan.json", "program.mop", "report.json", "trace.json")
+EXIT_DONE, EXIT_FAILED_CHECK, EXIT_INTERRUPTED = 0, 1, 130
+_DECIDING_PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx")
+
+log = logging.getLogger("cmswitch")
+
+
+def set_up_logging(verbose: bool, quiet: bool) -> None:
+    """Log to stderr: warnings, with ``verbose`` what happens as well, with ``quiet`` errors only."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(name)s: %(levelname)s: %(message)s"))
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING)
+
+
+def solve(options: SolveOptions) -> int:
+    """Compile, simulate, write ``--out``, print the report. Returns 0, or 130 if Ctrl-C cut the search short."""
+    started = time.process_time()
+    given = [Path(name) for name in (options.network.model, options.chip) if Path(name).is_file()]
+    folder = OutputFolder(options.out, SOLVE_FILES, given) if options.out else None
+    chip = load_chip(options.chip)
+    network = load_network(options.network)
+    log.info("network %s: %d operators", network.name, len(network.operators))
+
+    from cmswitch import pipeline
+    from solvers import SolverFailure, SolverUnavailable
+
+    weights: Weights = options.weights or ("cold" if chip.modes.switchable else "resident")
+    chosen = pipeline.Options(
+        solver=options.solver,
+        schedule=options.schedule,
+        weights=weights,
+        time_limit=options.time_limit,
+        gap=options.gap,
+        threads=options.threads,
+        seed=options.seed,
+    )
+    import_seconds = time.process_time() - started
+    with Interruption() as interruption:
+        with ProgressBar(shown=not options.quiet) as progress:
+            try:
+                result = pipeline.compile_network(
+                    network, chip, chosen, progress=progress, should_stop=interruption.requested
+                )
+            except (SolverUnavailable, SolverFailure) as error:
+                raise SolverError(str(error)) from error
+            except CmswitchError as error:
+                if not interruption.requested():
+                    raise
+                raise KeyboardInterrupt from error
+        from cmswitch.report import build_report, summary
+
+        report = build_report(network, chip, _deciding(options, weights, result), result, import_seconds)
+        if folder is not None:
+            folder.write(_solve_files(result, chip, report.to_json()))
+    if not options.quiet:
+        for warning in report.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+    print(report.to_json() if options.json else summary(report), end="")
+    if interruption.requested():
+        where = f"it is in {options.out}" if options.out else "not written, as there is no --out"
+        print(f"cmswitch: interrupted; this is the best plan so far, {where}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return EXIT_DONE
+
+
+def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[str, object]:
+    """Everything that decided the result, as the report states it."""
+    return {
+        "model": options.network.model,
+        "dims": options.network.dims,
+        "batch": options.network.batch,
+        "seq": options.network.sequence,
+        "hw": options.chip,
+        "cost_model": options.cost_model,
+        "formulation": options.formulation,
+        "solver": options.solver,
+        "schedule": options.schedule,
+        "schedule_used": result.schedule_used,
+        "objective": options.objective,
+        "weights": weights,
+        "phase": options.phase,
+        "prefetch": False,
+        "time_limit": options.time_limit,
+        "gap": options.gap,
+        "threads": options.threads,
+        "seed": options.seed,
+        "versions": {
+            "cmswitch": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
+        },
+    }
+
+
+def _solve_files(result: Result, chip: Chip, report: str) -> dict[str, str]:
+    from cmswitch.program.text import format_program
+
+    timing = result.timing
+    if timing.trace is None:
+        from cmswitch import simulator
+
+        timing = simulator.simulate(result.program, chip, trace=True)
+    texts = (result.plan.to_json(), format_program(result.program), report, json.dumps(timing.trace))
+    return dict(zip(SOLVE_FILES, texts, strict=True))
+
+
+def load_chip(name: str) -> Chip:
+    """A chip from a file or preset. Raises InputError with everything that is wrong in it."""
+    import hw
+
+    try:
+        return hw.load_chip(name)
+    except hw.ChipError as error:
+        raise InputError(str(error)) from error
+
+
+def load_network(options: ModelOptions) -> Network:
+    """A network from a file or the zoo. Raises InputError."""
+    from cmswitch import graph
+
+    return graph.load_network(options.model, dims=options.dims, batch=options.batch, seq=options.sequence)
+
+
+def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> int:
+    """Execute a program file on the timing simulator and print what it measured."""
+    folder = OutputFolder(out, ("trace.json",), [program]) if out else None
+    chip = load_chip(chip_name)
+    text = _read_text(program)
+
+    from cmswitch import simulator
+    from cmswitch.program.text import parse_program
+
+    parsed = parse_program(text)
+    timing = simulator.simulate(parsed, chip, trace=folder is not None)
+    if folder is not None:
+        folder.write({"trace.json": json.dumps(timing.trace)})
+    if as_json:
+        measured = dataclasses.asdict(dataclasses.replace(timing, trace=None))
+        del measured["trace"]
+        print(json.dumps({"program": parsed.network, "chip": chip.name, **measured}, indent=2))
+    else:
+        microseconds = timing.total_cycles / float(chip.clock_mhz)
+        print(f"{parsed.network} on {chip.name}: {timing.total_cycles:,} cycles, {microseconds:,.1f} us")
+    return EXIT_DONE
+
+
+def inspect(options: ModelOptions, as_json: bool) -> int:
+    """Print the operators of a network, their sizes, and what runs on the arrays, the vector unit and the host."""
+    from cmswitch.listing import network_json, network_table
+
+    network = load_network(options)
+    print(network_json(network) if as_json else network_table(network), end="")
+    return EXIT_DONE
+
+
+def validate_chip(name: str) -> int:
+    """Say that a chip file is valid, or raise InputError with everything that is wrong in it."""
+    chip = load_chip(name)
+    print(f"{name}: valid; {chip.name}, {chip.arrays} arrays of {chip.array.rows} x {chip.array.columns}")
+    return EXIT_DONE
+
+
+def print_chip_schema() -> int:
+    """Print the JSON Schema of chip files."""
+    import hw
+
+    print(json.dumps(hw.json_schema(), indent=2))
+    return EXIT_DONE
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Pure functions of (operator, chip): array footprint, cells, cycles of each stage."""

@@ -1,0 +1,102 @@
+"""Chunk dependences between operators, composed over every path between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cmswitch.graph.network import Network, Read
+
+Chunks = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Composed:
+    """How operator ``after`` depends on ``before``: for each chunk of ``after``, the chunks of ``before`` it needs.
+
+    ``between`` are the operators strictly between on the path that delays the first chunk most; ``operand``: direct, through
+    a dynamic operand.
+    """
+
+    needed: Chunks
+    between: tuple[int, ...]
+    operand: bool
+
+
+class Dependences:
+    """Composed dependences of a network's operators, each computed once."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._composed: dict[tuple[int, int], Composed | None] = {}
+        self._direct: list[dict[int, list[Read]]] = []
+        for operator in network.operators:
+            reads: dict[int, list[Read]] = {}
+            for read in operator.reads:
+                producer = network.tensors[read.tensor].producer
+                if producer is not None:
+                    reads.setdefault(producer, []).append(read)
+            self._direct.append(reads)
+
+    def needed_by_read(self, after: int, read: Read) -> Chunks:
+        """For each chunk of ``after``, the chunks of the read tensor's producer that must be available."""
+        producer = self._network.tensors[read.tensor].producer
+        assert producer is not None
+        total = self._network.operators[producer].chunks
+        chunks = self._network.operators[after].chunks
+        if read.role == "operand":
+            return np.full(chunks, total, dtype=np.int64)
+        need = read.need
+        ahead = need.numerator * np.arange(chunks, dtype=np.int64) + need.offset
+        return np.clip(-(-ahead // need.denominator), 0, total)
+
+    def composed(self, before: int, after: int) -> Composed | None:
+        """How ``after`` depends on ``before`` over all paths; None if it does not."""
+        key = (before, after)
+        if key not in self._composed:
+            self._composed[key] = self._compose(before, after)
+        return self._composed[key]
+
+    def _compose(self, before: int, after: int) -> Composed | None:
+        needed: Chunks | None = None
+        between: tuple[int, ...] = ()
+        operand = False
+        for producer, reads in self._direct[after].items():
+            if producer < before:
+                continue
+            own = np.maximum.reduce([self.needed_by_read(after, r) for r in reads])
+            if producer == before:
+                path: tuple[int, ...] = ()
+                operand = any(r.role == "operand" for r in reads)
+            else:
+                through = self.composed(before, producer)
+                if through is None:
+                    continue
+                own = np.where(own > 0, through.needed[np.maximum(own, 1) - 1], 0)
+                path = (*through.between, producer)
+            if needed is None or (own[0], len(path)) > (needed[0], len(between)):
+                between = path
+            needed = own if needed is None else np.maximum(needed, own)
+        return None if needed is None else Composed(needed, between, operand)
+
+    def window(self, tensor: int, readers: dict[int, list[Read]]) -> int:
+        """Chunks of ``tensor``'s producer that must be on chip together so that ``readers`` (of one segment) never deadlock.
+
+        The live window of rule R6: what a reader needs over every path, less what it has released, plus two chunks
+        (one being written, one being read).
+        """
+        producer = self._network.tensors[tensor].producer
+        assert producer is not None
+        total = self._network.operators[producer].chunks
+        most = 1
+        for reader, reads in readers.items():
+            through = self.composed(producer, reader)
+            assert through is not None
+            for read in reads:
+                own = self.needed_by_read(reader, read)
+                released = np.maximum(own - read.need.span, 0)
+                released[0] = 0
+                most = max(most, int((through.needed - released).max()))
+        return min(total, most + 2)

@@ -1,0 +1,100 @@
+"""Pass 2: give every symbolic dimension of the network inputs a number, by name, or refuse with the list of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+import onnx
+
+from cmswitch.errors import InputError
+
+BATCH_NAMES = frozenset({"n", "b", "batch", "batch_size", "batchsize", "bs"})
+SEQUENCE_NAMES = frozenset({"s", "seq", "sequence", "seq_len", "seq_length", "seqlen", "sequence_length", "length"})
+
+
+def network_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Inputs that are not initializers (which files of IR version 3 list as inputs too)."""
+    stored = {tensor.name for tensor in graph.initializer}
+    stored.update(tensor.values.name for tensor in graph.sparse_initializer)
+    return [value for value in graph.input if value.name not in stored]
+
+
+def bind(model: onnx.ModelProto, dims: Mapping[str, int], batch: int | None, seq: int | None, where: str) -> None:
+    """Bind in place and forget the shapes the file states for other values, which may be symbolic or stale.
+
+    ``dims`` binds by name; ``batch`` the symbolic first dimensions and those named like one; ``seq`` the symbolic second
+    dimensions and those named like one. A dimension without a name is called ``INPUT.AXIS``.
+    """
+    sizes = dict(dims)
+    for name, size in (("batch", batch), ("seq", seq)):
+        if size is not None:
+            sizes.setdefault(name, size)
+    wrong = [f"{name}={size}" for name, size in sizes.items() if size < 1]
+    if wrong:
+        raise InputError(f"{where}: dimensions must be at least 1, not {', '.join(wrong)}")
+    symbols = {name: axis for name, axis, _ in _symbols(model.graph)}
+    unknown = [name for name in dims if name not in symbols]
+    if unknown:
+        raise InputError(f"{where}: {_no_dimension(unknown[0], list(symbols))}")
+    values = dict(dims)
+    for name, axis in symbols.items():
+        kind = _kind(name, axis)
+        option = {"batch": batch, "seq": seq}.get(kind)
+        if option is not None:
+            values.setdefault(name, option)
+    _refuse_unused(model, batch, 0, "batch", symbols, where)
+    _refuse_unused(model, seq, 1, "seq", symbols, where)
+    unbound = [name for name in symbols if name not in values]
+    if unbound:
+        remedy = " ".join(f"--dim {name}=N" for name in unbound)
+        raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {', '.join(unbound)}; give `{remedy}`")
+    for name, _, dim in list(_symbols(model.graph)):
+        dim.dim_value = values[name]
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+
+
+def _symbols(graph: onnx.GraphProto) -> Iterator[tuple[str, int, onnx.TensorShapeProto.Dimension]]:
+    """(name, axis, dimension) of every dimension of the network inputs that has no size."""
+    for value in network_inputs(graph):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value") or dim.dim_value < 1:
+                yield dim.dim_param or f"{value.name}.{axis}", axis, dim
+
+
+def _kind(name: str, axis: int) -> str:
+    """Which option binds a dimension: its name decides, else its place."""
+    if name.lower() in BATCH_NAMES:
+        return "batch"
+    if name.lower() in SEQUENCE_NAMES:
+        return "seq"
+    return ("batch", "seq", "")[min(axis, 2)]
+
+
+def _no_dimension(name: str, known: list[str]) -> str:
+    if not known:
+        return f"there is no dimension {name!r} to bind: all dimensions of the inputs are fixed"
+    near = get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"there is no dimension {name!r}; the unbound ones are {', '.join(known)}{hint}"
+
+
+def _refuse_unused(
+    model: onnx.ModelProto, size: int | None, axis: int, option: str, symbols: Mapping[str, int], where: str
+) -> None:
+    """An option that binds nothing is an error unless the file has that size already."""
+    if size is None or any(_kind(name, place) == option for name, place in symbols.items()):
+        return
+    fixed = {
+        value.type.tensor_type.shape.dim[axis].dim_value
+        for value in network_inputs(model.graph)
+        if len(value.type.tensor_type.shape.dim) > axis
+    }
+    if fixed != {size}:
+        raise InputError(
+            f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; export the model with "
+            f"a symbolic dimension"
+        )

@@ -1,0 +1,26 @@
+"""From a path or a zoo name to a network: the passes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cmswitch.graph.bind import bind
+from cmswitch.graph.build import build
+from cmswitch.graph.infer import infer
+from cmswitch.graph.load import read_model
+from cmswitch.graph.network import Network
+from cmswitch.graph.zoo import ZOO_PREFIX, zoo_model
+
+
+def import_network(source: str | Path, dims: Mapping[str, int], batch: int | None, seq: int | None) -> Network:
+    """See :func:`cmswitch.graph.load_network`."""
+    text = str(source)
+    if text.startswith(ZOO_PREFIX):
+        name = text[len(ZOO_PREFIX) :]
+        model = zoo_model(name)
+    else:
+        path = Path(source)
+        name, model = path.stem, read_model(path)
+    bind(model, dims, batch, seq, text)
+    return build(infer(model, name))

@@ -1,0 +1,198 @@
+"""Passes 3 to 5: unique node ids, shapes of every value with constants folded, and removal of dead nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from cmswitch.errors import InputError
+from cmswitch.graph.bind import network_inputs
+from cmswitch.graph.fold import FOLDERS, LARGEST, constant_data, tensor_data
+from cmswitch.graph.ir import Graph, Node, Shape, Value
+
+RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+SAME_DATA = frozenset(
+    {"Identity", "Transpose", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "DequantizeLinear", "QuantizeLinear"}
+)
+"""Operators whose constant result is the same stored weight in another form."""
+
+
+def infer(model: onnx.ModelProto, name: str) -> Graph:
+    """The bound graph of ``model``. Raises InputError for a graph that has no order or contradicts its own shapes."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    nodes = _ordered(model.graph, name)
+    state = _Inference(model, name)
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    ids = unique_ids(nodes)
+    found: list[Node] = []
+    for proto, identity in zip(nodes, ids, strict=True):
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        if not state.visit(proto, domain, attributes):
+            version = versions.get(domain, 1)
+            inputs, outputs = tuple(proto.input), tuple(proto.output)
+            found.append(Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, state.values))
+    outputs = tuple(value.name for value in model.graph.output)
+    inputs = tuple(value.name for value in network_inputs(model.graph))
+    return Graph(name, tuple(_live(found, outputs)), state.values, inputs, outputs, len(nodes))
+
+
+def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place."""
+    taken: set[str] = set()
+    ids = []
+    for index, node in enumerate(nodes):
+        name = node.name
+        if not name or name in taken:
+            name = f"{node.op_type}_{index}"
+            while name in taken:
+                name += "_"
+        taken.add(name)
+        ids.append(name)
+    return ids
+
+
+def _ordered(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
+    """Nodes in topological order, the file's own where it is one."""
+    defined = {""} | {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
+    waiting = list(graph.node)
+    ordered: list[onnx.NodeProto] = []
+    while waiting:
+        later = []
+        for node in waiting:
+            if all(value in defined for value in node.input):
+                defined.update(node.output)
+                ordered.append(node)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            missing = next(value for value in later[0].input if value not in defined)
+            raise InputError(
+                f"{name}: node {later[0].name or later[0].op_type!r} reads {missing!r}, which nothing before it produces (a cycle "
+                "or a missing node); export the model again"
+            )
+        waiting = later
+    return ordered
+
+
+def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
+    """Nodes that an output depends on."""
+    needed = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if any(value in needed for value in node.outputs if value):
+            needed.update(value for value in node.inputs if value)
+            kept.append(node)
+    return kept[::-1]
+
+
+class _Inference:
+    """One forward sweep over the nodes: shapes from ONNX's own inference, completed node by node as constants fold."""
+
+    def __init__(self, model: onnx.ModelProto, name: str) -> None:
+        self.values: dict[str, Value] = {}
+        self._types: dict[str, onnx.TypeProto] = {}
+        self._opsets = list(model.opset_import)
+        self._versions = {entry.domain: entry.version for entry in model.opset_import}
+        self._ir_version = model.ir_version
+        self._name = name
+        try:
+            inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+        except (shape_inference.InferenceError, RuntimeError) as error:
+            raise InputError(f"{name}: the shapes contradict each other ({_first_line(error)}); export the model again") from error
+        for value in (*inferred.value_info, *inferred.output):
+            self._types[value.name] = value.type
+        for tensor in model.graph.initializer:
+            self._constant(tensor.name, tuple(tensor.dims), tensor_data(tensor), tensor.data_type)
+        for sparse in model.graph.sparse_initializer:
+            self._constant(sparse.values.name, tuple(sparse.dims), None, sparse.values.data_type)
+        for value in network_inputs(model.graph):
+            self._types[value.name] = value.type
+            self.values[value.name] = Value(_shape(value.type))
+
+    def visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
+        """Record what is known of the node's outputs; True if they are constants, so that the node never runs."""
+        data = self._evaluate(proto, domain, attributes)
+        if data is not None:
+            dtype = onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
+            self._constant(proto.output[0], data.shape, data, dtype)
+            return True
+        self._complete(proto, domain)
+        given = [self.values[value] for value in proto.input if value]
+        runs = not all(value.constant for value in given) or proto.op_type in RANDOM
+        runs = runs or any(a.HasField("g") or a.graphs for a in proto.attribute)
+        for value in filter(None, proto.output):
+            source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
+            weight = None if runs else (self.values[source].weight if source else None) or value
+            self.values[value] = Value(_shape(self._types.get(value)), weight)
+        return not runs
+
+    def _evaluate(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+        if domain:
+            return None
+        if proto.op_type == "Constant":
+            return constant_data(attributes)
+        if proto.op_type in ("Shape", "Size"):
+            shape = self.values[proto.input[0]].shape
+            if shape is None:
+                return None
+            if proto.op_type == "Size":
+                return np.array(prod(shape), np.int64)
+            return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
+        folder = FOLDERS.get(proto.op_type)
+        inputs = [self.values[value].data for value in proto.input if value]
+        present = [data for data in inputs if data is not None]
+        if folder is None or not present or len(present) < len(inputs):
+            return None
+        if proto.op_type in ("ConstantOfShape", "Expand") and prod(int(i) for i in present[-1]) > LARGEST:
+            return None
+        data = np.asarray(folder(present, attributes))
+        return data if data.size <= LARGEST else None
+
+    def _complete(self, proto: onnx.NodeProto, domain: str) -> None:
+        """Infer this node alone if the sweep over the whole file left an output without a full shape."""
+        if all(_shape(self._types.get(value)) is not None for value in proto.output if value):
+            return
+        types = {value: self._types[value] for value in proto.input if value in self._types}
+        data = {
+            value: numpy_helper.from_array(known, value)
+            for value in proto.input
+            if value and (known := self.values[value].data) is not None
+        }
+        try:
+            schema = onnx.defs.get_schema(proto.op_type, self._versions.get(domain, 1), domain)
+        except onnx.defs.SchemaError:
+            return
+        try:
+            found = shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=self._opsets, ir_version=self._ir_version
+            )
+        except (shape_inference.InferenceError, RuntimeError) as error:
+            raise InputError(
+                f"{self._name}: node {proto.name or proto.op_type!r} has no valid output shape ({_first_line(error)}); check the bound "
+                "dimensions"
+            ) from error
+        self._types.update(found)
+
+    def _constant(self, name: str, shape: Shape, data: np.ndarray[Any, Any] | None, dtype: int) -> None:
+        self.values[name] = Value(tuple(int(size) for size in shape), name, data)
+        self._types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
+
+
+def _shape(kind: onnx.TypeProto | None) -> Shape | None:
+    """The shape of a tensor type if all of it is known."""
+    if kind is None or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

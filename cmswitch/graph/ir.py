@@ -1,0 +1,114 @@
+"""The bound graph between the ONNX file and the network: nodes with concrete shapes, constants told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Shape = tuple[int, ...]
+
+
+class Unsupported(Exception):
+    """A rule cannot map this node: ``reason`` says why and ``remedy`` what to do instead."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason, self.remedy = reason, remedy
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of a value: its shape (None: unknown) and, for a constant, its small contents.
+
+    ``weight`` is set for constants only: the name of the stored data, shared by values that are views of one constant.
+    """
+
+    shape: Shape | None
+    weight: str | None = None
+    data: np.ndarray[Any, Any] | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether the value does not depend on any network input."""
+        return self.weight is not None
+
+
+ABSENT = Value(())
+"""Stands for an optional input or output that a node leaves out."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. ``inputs`` and ``outputs`` are value names ("" = left out), ``values`` what is known of each of them."""
+
+    id: str
+    operator: str
+    domain: str
+    version: int
+    attributes: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    values: Mapping[str, Value] = field(repr=False)
+
+    def has(self, index: int) -> bool:
+        """Whether input number ``index`` is given."""
+        return index < len(self.inputs) and self.inputs[index] != ""
+
+    def value(self, index: int) -> Value:
+        """Input number ``index``, ``ABSENT`` if it is left out."""
+        return self.values[self.inputs[index]] if self.has(index) else ABSENT
+
+    def shape(self, index: int) -> Shape:
+        """Shape of input number ``index``; raises :class:`Unsupported` if it is unknown."""
+        return self._known(self.value(index).shape, self.inputs[index] if self.has(index) else "")
+
+    def output_shape(self, index: int = 0) -> Shape:
+        """Shape of output number ``index``; raises :class:`Unsupported` if it is unknown."""
+        return self._known(self.values[self.outputs[index]].shape, self.outputs[index])
+
+    def output_elements(self, index: int = 0) -> int:
+        """Elements of output number ``index``."""
+        return prod(self.output_shape(index))
+
+    def integers(self, name: str, index: int | None = None) -> tuple[int, ...] | None:
+        """Integer list from the attribute ``name`` or, where an opset moved it, from constant input ``index``; None if absent."""
+        if name in self.attributes:
+            found = self.attributes[name]
+            return tuple(int(i) for i in found) if isinstance(found, (list, tuple)) else (int(found),)
+        if index is None or not self.has(index):
+            return None
+        data = self.value(index).data
+        if data is None:
+            raise Unsupported(
+                f"its input {self.inputs[index]!r} ({name}) is computed at run time", "make it a constant of the file"
+            )
+        return tuple(int(i) for i in data.reshape(-1))
+
+    def integer(self, name: str, default: int) -> int:
+        """Integer attribute ``name``."""
+        return int(self.attributes.get(name, default))
+
+    @staticmethod
+    def _known(shape: Shape | None, name: str) -> Shape:
+        if shape is None:
+            raise Unsupported(
+                f"the shape of {name!r} does not follow from the input shapes", "bind every dimension with `--dim NAME=N`"
+            )
+        return shape
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Live nodes (constants folded, dead nodes removed) in topological order. ``node_count`` counts the file's nodes."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    values: Mapping[str, Value] = field(repr=False)
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    node_count: int

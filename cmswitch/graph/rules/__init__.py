@@ -1,0 +1,15 @@
+"""One file per operator family, each with its ``RULES``: operator name -> rule. Nodes without a rule are refused."""
+
+from __future__ import annotations
+
+from cmswitch.graph.rules import elementwise, matmul, movement, reductions, windows
+from cmswitch.graph.rules.rule import Product, Rule, Vector, View
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("", operator): rule
+    for family in (windows, matmul, elementwise, reductions, movement)
+    for operator, rule in family.RULES.items()
+}
+"""Every rule by (domain, operator)."""
+
+__all__ = ["RULES", "Product", "Rule", "Vector", "View"]

@@ -1,0 +1,40 @@
+"""Operators that compute each output element from the elements in its place: activations, arithmetic, comparisons."""
+
+from __future__ import annotations
+
+from cmswitch.graph.ir import Node
+from cmswitch.graph.rules.rule import Rule, Vector, broadcast
+
+UNARY = (
+    "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
+    "IsInf IsNaN LeakyRelu Log Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign "
+    "Sqrt Swish Tan Tanh ThresholdedRelu"
+).split()
+BINARY = (
+    "And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Mod Mul Or Pow Where Xor"
+).split()
+VARIADIC = "Max Mean Min".split()
+ADDITIVE = "Add Sub Sum".split()
+
+
+def elementwise(node: Node) -> Vector:
+    """One pass per output element, and one more for each further operand of a variadic operator."""
+    out = node.output_shape()
+    kind = "add" if node.operator in ADDITIVE else "elementwise"
+    variadic = node.operator in VARIADIC or node.operator == "Sum"
+    passes = max(1, len(node.inputs) - 1) if variadic else 1
+    links = tuple(broadcast(node.shape(i), out) if node.has(i) else {} for i in range(len(node.inputs)))
+    return Vector(kind, node.output_elements() * passes, (links,))
+
+
+def batch_normalization(node: Node) -> Vector:
+    """BatchNormalization that no convolution absorbs: a scale and a shift per channel."""
+    out = node.output_shape()
+    links = (broadcast(node.shape(0), out), *({} for _ in node.inputs[1:]))
+    return Vector("elementwise", node.output_elements(), (links,))
+
+
+RULES: dict[str, Rule] = {
+    "BatchNormalization": batch_normalization,
+    **dict.fromkeys((*UNARY, *BINARY, *VARIADIC, *ADDITIVE), elementwise),
+}

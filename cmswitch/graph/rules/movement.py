@@ -1,0 +1,103 @@
+"""Operators that move data without computing: views, transpositions, concatenation, slicing, gathering."""
+
+from __future__ import annotations
+
+from math import prod
+
+from cmswitch.graph.ir import Node
+from cmswitch.graph.rules.rule import Rule, Vector, View, axis_of, broadcast
+from cmswitch.graph.streams import SAME, Link, Window
+
+
+def view(node: Node) -> View:
+    """Reshape and its like; also Identity, Cast and Dropout, which compute nothing at inference."""
+    node.shape(0), node.output_shape()
+    return View()
+
+
+def transpose(node: Node) -> Vector | View:
+    """Transpose: a view if only axes of size 1 change places."""
+    data = node.shape(0)
+    order = node.integers("perm") or tuple(reversed(range(len(data))))
+    large = [axis for axis in order if data[axis] != 1]
+    if large == sorted(large):
+        return View()
+    link = {position: (axis, SAME) for position, axis in enumerate(order)}
+    return Vector("copy", prod(data), ((link,),), columnwise=False)
+
+
+def _shifted(rank: int, axis: int, window: Window) -> Link:
+    return {a: (a, window if a == axis else SAME) for a in range(rank)}
+
+
+def concat(node: Node) -> Vector:
+    """Concat: every part follows the output at its own offset."""
+    out = node.output_shape()
+    axis = axis_of(node.integer("axis", 1), len(out))
+    links: list[Link] = []
+    offset = 0
+    for index in range(len(node.inputs)):
+        links.append(_shifted(len(out), axis, Window(pad=offset)))
+        offset += node.shape(index)[axis]
+    return Vector("copy", prod(out), (tuple(links),), columnwise=False)
+
+
+def split(node: Node) -> Vector:
+    """Split: each output is a slice of the input."""
+    data = node.shape(0)
+    axis = axis_of(node.integer("axis", 0), len(data))
+    links: list[tuple[Link, ...]] = []
+    offset = 0
+    for index in range(len(node.outputs)):
+        links.append((_shifted(len(data), axis, Window(pad=-offset)), {}))
+        offset += node.output_shape(index)[axis] if node.outputs[index] else 0
+    return Vector("copy", prod(data), tuple(links), columnwise=False)
+
+
+def slice_(node: Node) -> Vector:
+    """Slice: along a sliced axis output ``i`` reads input ``start + step i``; backwards it does not stream."""
+    data, out = node.shape(0), node.output_shape()
+    starts, axes, steps = node.integers("starts", 1), node.integers("axes", 3), node.integers("steps", 4)
+    link: dict[int, tuple[int, Window]] = {axis: (axis, SAME) for axis in range(len(data))}
+    for position, start in enumerate(starts or ()):
+        axis = axis_of(axes[position], len(data)) if axes else position
+        step = steps[position] if steps else 1
+        first = min(max(axis_of(start, data[axis]), 0), data[axis])
+        if step > 0:
+            link[axis] = (axis, Window(stride=step, pad=-first))
+        else:
+            del link[axis]
+    return Vector("copy", prod(out), ((link, {}, {}, {}, {}),), columnwise=False)
+
+
+def gather(node: Node) -> Vector:
+    """Gather along one axis, an embedding look-up for one: other axes of the data and all axes of the indices stream."""
+    data, indices, out = node.shape(0), node.shape(1), node.output_shape()
+    axis = axis_of(node.integer("axis", 0), len(data))
+    table: Link = {
+        (a if a < axis else a + len(indices) - 1): (a, SAME) for a in range(len(data)) if a != axis
+    }
+    picked: Link = {axis + a: (a, SAME) for a in range(len(indices))}
+    return Vector("gather", prod(out), ((table, picked),), columnwise=False)
+
+
+def expand(node: Node) -> Vector | View:
+    """Expand: repeats axes of size 1; a view if it repeats nothing."""
+    data, out = node.shape(0), node.output_shape()
+    if prod(data) == prod(out):
+        return View()
+    return Vector("copy", prod(out), ((broadcast(data, out), {}),), columnwise=False)
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(
+        "Cast CastLike Dropout Flatten Identity Reshape Squeeze Unsqueeze".split(),
+        view,
+    ),
+    "Transpose": transpose,
+    "Concat": concat,
+    "Split": split,
+    "Slice": slice_,
+    "Gather": gather,
+    "Expand": expand,
+}

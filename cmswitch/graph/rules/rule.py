@@ -1,0 +1,72 @@
+"""What a rule says about one node. A rule reads shapes and attributes only; it never looks at other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cmswitch.graph.ir import Node, Shape
+from cmswitch.graph.streams import SAME, Link
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product: starts an operator.
+
+    ``matrix`` and ``operand`` are the numbers of the inputs that are streamed and held in the arrays; ``sides`` of further
+    activations that are added to the result. The output is made in ``chunks`` equal chunks along its ``axes``, following
+    the matrix by ``link``. ``expanded``: elements of the im2col matrix (None: those of the input).
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    groups: int
+    matrix: int
+    operand: int
+    axes: tuple[int, ...]
+    chunks: int
+    link: Link
+    expanded: int | None = None
+    sides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Vector work of ``kind`` on ``elements``; ``links[output][input]`` says how each output follows each input."""
+
+    kind: str
+    elements: int
+    links: tuple[tuple[Link, ...], ...]
+    columnwise: bool = True
+
+
+@dataclass(frozen=True)
+class View:
+    """The first output is the first input with another shape or type: no data moves."""
+
+
+Rule = Callable[[Node], Product | Vector | View]
+
+LONGEST = 256
+"""Chunks that an operator without a natural row has at most."""
+
+
+def grouped(count: int) -> int:
+    """Number of chunks for ``count`` rows or positions: one each, or equal groups so that there are at most ``LONGEST``."""
+    return -(-count // -(-count // LONGEST))
+
+
+def broadcast(inputs: Shape, outputs: Shape, without: frozenset[int] = frozenset()) -> Link:
+    """Link of an elementwise input: axes aligned at the right; not those that are repeated, nor output axes ``without``."""
+    shift = len(outputs) - len(inputs)
+    return {
+        axis + shift: (axis, SAME)
+        for axis, size in enumerate(inputs)
+        if axis + shift >= 0 and size == outputs[axis + shift] and axis + shift not in without
+    }
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """``axis`` counted from the front."""
+    return axis + rank if axis < 0 else axis

@@ -1,0 +1,93 @@
+"""Convolution and pooling: operators that slide a window over the spatial axes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.graph.rules.rule import Product, Rule, Vector, grouped
+from cmswitch.graph.streams import SAME, Link, Window
+
+
+def windows(node: Node, kernel: tuple[int, ...], inputs: Shape, outputs: Shape) -> tuple[Window, ...]:
+    """One window per spatial axis, from strides, dilations, pads and auto_pad. Shapes are spatial only."""
+    rank = len(kernel)
+    strides = node.integers("strides") or (1,) * rank
+    dilations = node.integers("dilations") or (1,) * rank
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True))
+    mode = node.attributes.get("auto_pad", b"NOTSET").decode()
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [max((o - 1) * s + e - i, 0) for i, o, s, e in zip(inputs, outputs, strides, extents, strict=True)]
+        pads = tuple(t // 2 if mode == "SAME_UPPER" else t - t // 2 for t in totals)
+    else:
+        pads = (node.integers("pads") if mode == "NOTSET" else None) or (0,) * rank
+    return tuple(Window(s, p, e) for s, p, e in zip(strides, pads[:rank], extents, strict=True))
+
+
+def _link(found: tuple[Window, ...]) -> Link:
+    link: dict[int, tuple[int, Window]] = {0: (0, SAME)}
+    link.update({2 + i: (2 + i, window) for i, window in enumerate(found)})
+    return link
+
+
+def convolution(node: Node) -> Product:
+    """Conv, 1-D to 3-D: rows = batch x output positions, inner = input channels of a group x kernel, chunks = output rows."""
+    data, weight, out = node.shape(0), node.shape(1), node.output_shape()
+    groups = node.integer("group", 1)
+    if groups < 1 or data[1] % groups or weight[0] % groups or weight[1] * groups != data[1]:
+        raise Unsupported(
+            f"{groups} groups do not divide {data[1]} input channels and {weight[0]} output channels with "
+            f"{weight[1]} input channels per group",
+            "correct the attribute `group` or the weight's shape",
+        )
+    spatial = len(data) - 2
+    if not 1 <= spatial <= 3:
+        raise Unsupported(f"{spatial}-D convolution", "use 1-D to 3-D convolutions")
+    rows, inner = out[0] * prod(out[2:]), weight[1] * prod(weight[2:])
+    axes = (0, 2, 3) if spatial == 3 else (0, 2)
+    return Product(
+        rows=rows,
+        inner=inner,
+        columns=weight[0] // groups,
+        groups=groups,
+        matrix=0,
+        operand=1,
+        axes=axes,
+        chunks=grouped(rows) if spatial == 1 else prod(out[a] for a in axes),
+        link=_link(windows(node, weight[2:], data[2:], out[2:])),
+        expanded=rows * inner * groups,
+        sides=(2,) if node.has(2) and not node.value(2).constant else (),
+    )
+
+
+def pooling(node: Node) -> Vector:
+    """MaxPool, AveragePool, LpPool: the window's elements per output."""
+    data, out = node.shape(0), node.output_shape()
+    kernel = node.integers("kernel_shape") or ()
+    link = _link(windows(node, kernel, data[2:], out[2:]))
+    return Vector("pool", prod(out) * prod(kernel), ((link,),) * len(node.outputs))
+
+
+def global_pooling(node: Node) -> Vector:
+    """Global pooling: everything of one image becomes one vector."""
+    data = node.shape(0)
+    return Vector("reduce", prod(data), ((_link(tuple(Window(1, 0, size) for size in data[2:])),),), columnwise=False)
+
+
+def local_response(node: Node) -> Vector:
+    """LRN: a window of ``size`` channels per output element."""
+    data = node.shape(0)
+    link = {axis: (axis, SAME) for axis in range(len(data)) if axis != 1}
+    return Vector("pool", prod(data) * node.integer("size", 1), ((link,),), columnwise=False)
+
+
+RULES: dict[str, Rule] = {
+    "Conv": convolution,
+    "MaxPool": pooling,
+    "AveragePool": pooling,
+    "LpPool": pooling,
+    "GlobalAveragePool": global_pooling,
+    "GlobalMaxPool": global_pooling,
+    "GlobalLpPool": global_pooling,
+    "LRN": local_response,
+}

@@ -1,0 +1,14 @@
+"""Suggesting the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`` (did you mean 'x'? choose from a, b, c)`` for a message about the unknown ``name``."""
+    names = list(valid)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f" ({hint}choose from {', '.join(names)})"

@@ -1,0 +1,202 @@
+"""The compiler in one reading: network and chip -> workload -> plan -> program -> simulated timing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal
+
+import hw
+from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.solving import Allocator
+from cmswitch.costs.roofline import roofline
+from cmswitch.costs.workload import Workload, build_workload
+from cmswitch.graph.network import Network
+from cmswitch.lowering import lower
+from cmswitch.program.program import Program
+from cmswitch.segmentation.plan import Plan
+from cmswitch.segmentation.schedule import Found, find_plan
+from cmswitch.simulator import Timing, simulate
+
+Schedule = Literal["dual-mode", "all-compute", "static"]
+SCHEDULES: tuple[Schedule, ...] = ("dual-mode", "all-compute", "static")
+STATIC_SPLITS = 8
+"""``static`` tries every split of the arrays into this many equal parts and keeps the fastest."""
+
+Progress = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that decides a result besides the network and the chip.
+
+    ``gap`` is relative; ``time_limit`` in seconds covers the search. See ``cmswitch solve --help`` for the values.
+    """
+
+    schedule: str = "dual-mode"
+    solver: str = "auto"
+    weights: Literal["cold", "resident"] = "cold"
+    gap: float = 1e-3
+    time_limit: float | None = None
+    threads: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Why the search stopped, what it holds, and how good that is (cycles)."""
+
+    termination: str
+    status: Literal["optimal", "feasible"]
+    objective_cycles: int
+    bound_cycles: int
+    gap: float
+    segments_considered: int
+    distinct_segments: int
+    programs_solved: int
+    cache_hits: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation."""
+
+    workload: Workload
+    plan: Plan
+    program: Program
+    timing: Timing
+    certificate: Certificate
+    roofline_cycles: int
+    schedule_used: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class _Clock:
+    """CPU seconds by activity."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def measure(self, name: str, start: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
+
+
+def compile_network(
+    network: Network,
+    chip: hw.Chip,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Result:
+    """Compile ``network`` for ``chip``: the best plan of the schedule's plan space, its program, and its simulated timing.
+
+    ``progress`` is called with (activity, best cycles, proven bound); ``should_stop`` ends the search early.
+
+    Raises:
+        InfeasibleError: the chip cannot hold some operator.
+        SolverError: a solver is missing or failed.
+    """
+    options = options or Options()
+    clock = _Clock()
+    deadline = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline or (should_stop is not None and should_stop())
+
+    allocator = Allocator(options.solver, options.gap / 4, options.threads, options.seed)  # type: ignore[arg-type]
+    found, workload = _search(network, chip, options, options.schedule, allocator, stop, progress, clock)
+    program, timing = _execute(found, workload, clock)
+    used, warnings = options.schedule, []
+    if options.schedule == "dual-mode" and not stop():
+        other, other_workload = _search(network, chip, options, "all-compute", allocator, stop, progress, clock)
+        other_program, other_timing = _execute(other, other_workload, clock)
+        if other_timing.total_cycles < timing.total_cycles:
+            warnings.append(
+                f"the all-compute plan is faster in simulation ({other_timing.total_cycles} against "
+                f"{timing.total_cycles} cycles) and is returned instead"
+            )
+            plan = replace(other.plan, bound_cycles=found.plan.bound_cycles)
+            found = replace(other, plan=plan, bound=found.bound, effort=found.effort, edges_considered=found.edges_considered)
+            workload, program, timing, used = other_workload, other_program, other_timing, "all-compute"
+    optimal = found.gap <= options.gap
+    certificate = Certificate(
+        termination="optimal" if optimal else "time_limit" if time.monotonic() >= deadline else "interrupted" if stop() else "gap",
+        status="optimal" if optimal else "feasible",
+        objective_cycles=found.plan.predicted_cycles,
+        bound_cycles=found.plan.bound_cycles,
+        gap=found.gap,
+        segments_considered=found.edges_considered,
+        distinct_segments=found.effort.distinct,
+        programs_solved=found.effort.programs_solved,
+        cache_hits=found.effort.cache_hits,
+    )
+    return Result(
+        workload,
+        found.plan,
+        program,
+        timing,
+        certificate,
+        roofline(workload, found.plan.resident_weights),
+        used,
+        clock.seconds,
+        tuple(warnings),
+    )
+
+
+def _execute(found: Found, workload: Workload, clock: _Clock) -> tuple[Program, Timing]:
+    start = time.process_time()
+    program = lower(found.plan, workload)
+    clock.measure("lower", start)
+    start = time.process_time()
+    timing = simulate(program, workload.chip)
+    clock.measure("simulate", start)
+    return program, timing
+
+
+def _search(
+    network: Network,
+    chip: hw.Chip,
+    options: Options,
+    schedule: str,
+    allocator: Allocator,
+    stop: Callable[[], bool],
+    progress: Progress | None,
+    clock: _Clock,
+) -> tuple[Found, Workload]:
+    best: tuple[Found, Workload] | None = None
+    for limits in schedule_limits(schedule, chip):
+        start = time.process_time()
+        workload = build_workload(network, chip, limits.compute)
+        found = find_plan(
+            workload,
+            schedule,
+            limits,
+            allocator,
+            options.gap,
+            stop,
+            options.weights == "resident",
+            None if progress is None else lambda cost, bound: progress(schedule, cost, bound),
+        )
+        total = time.process_time() - start
+        clock.seconds["build"] = clock.seconds.get("build", 0.0) + found.effort.build
+        clock.seconds["solve"] = clock.seconds.get("solve", 0.0) + found.effort.solve
+        clock.seconds["search"] = clock.seconds.get("search", 0.0) + total - found.effort.build - found.effort.solve
+        if best is None or found.cost < best[0].cost:
+            best = found, workload
+    assert best is not None
+    return best
+
+
+def schedule_limits(schedule: str, chip: hw.Chip) -> list[Limits]:
+    """The arrays that a schedule may use in each mode; several for ``static``, which keeps the best."""
+    arrays = chip.arrays
+    if schedule == "dual-mode":
+        return [Limits(arrays, arrays if chip.modes.switchable else 0)]
+    if schedule == "all-compute":
+        return [Limits(arrays, 0)]
+    splits = sorted({arrays * part // STATIC_SPLITS for part in range(1, STATIC_SPLITS + 1)} - {0})
+    return [Limits(compute, arrays - compute) for compute in reversed(splits)]

@@ -1,0 +1,78 @@
+"""What a user sees and can do while a compilation runs: a progress bar, and Ctrl-C as a request to stop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class ProgressBar:
+    """How far the proof is, on stderr; silent unless ``shown`` and stderr is a terminal.
+
+    Call it as ``bar(activity, best, bound)``: cycles of the best plan so far (infinite: none yet) and the proven lower bound.
+    """
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def __call__(self, activity: str, best: float, bound: float) -> None:
+        """Show the state of the search."""
+        if not self._shown:
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=1.0, leave=False, dynamic_ncols=True, bar_format="{desc} |{bar}| {postfix} [{elapsed}]"
+            )
+        found = math.isfinite(best) and best > 0
+        self._bar.set_description(activity, refresh=False)
+        self._bar.n = min(1.0, bound / best) if found else 0.0
+        state = f"best {best:,.0f}, gap {100 * (1 - self._bar.n):.2f} %" if found else "no plan yet"
+        self._bar.set_postfix_str(f"{state}, bound {bound:,.0f} cycles", refresh=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Interruption:
+    """While active, the first Ctrl-C asks the compiler to stop with what it has; the second one ends it at once.
+
+    ``requested()`` is what the compiler polls. Outside the main thread signals cannot be caught, so nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._previous: Any = None
+        self._installed = False
+
+    def requested(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self._requested
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._on_interrupt)
+            self._installed = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, self._previous)

@@ -1,0 +1,292 @@
+"""``report.json`` (schema 1) and its short form for people.
+
+Cycles are integers or null. ``objective_cycles`` is what the formulation promises and equals ``predicted_cycles``;
+simulated cycles are what the timing simulator measured on the program; the roofline is a bound that no plan can beat.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cmswitch.graph.network import Network
+    from cmswitch.pipeline import Result
+    from hw import Chip
+
+SCHEMA = 1
+SUMMARY_ROWS = 20
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """The network; ``nodes`` counts those of the file after binding, ``macs_on_arrays`` those of matrix products."""
+
+    name: str
+    nodes: int
+    cim_operators: int
+    macs: int
+    macs_on_arrays: int
+    weight_bytes: int
+    vector_operators: int
+    host_operators: int
+
+
+@dataclass(frozen=True)
+class ChipSection:
+    """The chip; ``sha256`` identifies its description, defaults included."""
+
+    name: str
+    arrays: int
+    clock_mhz: float
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SolveSection:
+    """Why the search stopped, what it holds and how good that is. ``gap`` is relative; ``seconds`` are CPU seconds."""
+
+    termination: str
+    status: str
+    objective_cycles: int | None
+    bound_cycles: int | None
+    gap: float | None
+    segments_considered: int
+    programs_solved: int
+    cache_hits: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class LatencySection:
+    """Cycles of one inference, and ``interval_cycles`` between the ends of successive ones that do not overlap."""
+
+    predicted_cycles: int | None
+    simulated_cycles: int
+    roofline_cycles: int
+    first_weight_write_cycles: int
+    interval_cycles: int
+
+
+@dataclass(frozen=True)
+class EnergySection:
+    """Picojoules by component; what is not modelled is listed as such and not counted as zero."""
+
+    total_pj: float | None
+    by_component: dict[str, float]
+    not_modelled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PowerSection:
+    """Arrays that compute at the same moment, at most."""
+
+    peak_active_arrays: int
+    peak_mw: float | None
+
+
+@dataclass(frozen=True)
+class ModesSection:
+    """Share of array-cycles spent in use as memory, and array switches in either direction."""
+
+    memory_fraction: float
+    switches: int
+    switch_cycles: int
+
+
+@dataclass(frozen=True)
+class SegmentCycles:
+    """The phases of a segment, as simulated. ``write_back``: bytes on chip that are dropped."""
+
+    execute: int
+    reload: int
+    write_back: int
+    switch: int
+
+    @property
+    def total(self) -> int:
+        """The phases follow one another."""
+        return self.execute + self.reload + self.write_back + self.switch
+
+
+@dataclass(frozen=True)
+class PredictedCycles:
+    """The phases of a segment, as the plan predicts them; no plan of this version has a write-back phase."""
+
+    execute: int
+    reload: int
+    switch: int
+
+
+@dataclass(frozen=True)
+class SegmentSection:
+    """One segment: its operators, the arrays it uses in each mode, and the copies of each operator.
+
+    ``cycles`` are those that the simulator measured, ``predicted_cycles`` those that the plan promises, rounded up.
+    """
+
+    index: int
+    operators: tuple[str, ...]
+    compute_arrays: int
+    memory_arrays: int
+    cycles: SegmentCycles
+    predicted_cycles: PredictedCycles
+    copies: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All sections; ``to_json`` gives ``report.json``. ``options`` holds everything that decided the result."""
+
+    model: ModelSection
+    chip: ChipSection
+    options: dict[str, object]
+    solve: SolveSection
+    latency: LatencySection
+    energy: EnergySection
+    power: PowerSection
+    modes: ModesSection
+    segments: tuple[SegmentSection, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """The report as text, with keys in the documented order."""
+        return json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=2, allow_nan=False) + "\n"
+
+
+def build_report(
+    network: Network, chip: Chip, options: dict[str, object], result: Result, import_seconds: float
+) -> Report:
+    """The report of a compilation; ``import_seconds`` were spent before it, reading the network and the chip."""
+    certificate, timing = result.certificate, result.timing
+    segments = tuple(
+        SegmentSection(
+            index=index,
+            operators=tuple(piece.name for piece in planned.pieces),
+            compute_arrays=planned.compute_arrays,
+            memory_arrays=planned.memory_arrays,
+            cycles=SegmentCycles(run.execute_cycles, run.reload_cycles, run.store_cycles, run.switch_cycles),
+            predicted_cycles=PredictedCycles(
+                ceil(Fraction(planned.execute)), ceil(Fraction(planned.reload)), planned.switch
+            ),
+            copies={piece.name: piece.copies for piece in planned.pieces if piece.copies},
+        )
+        for index, (planned, run) in enumerate(zip(result.plan.segments, timing.segments, strict=True))
+    )
+    seconds = dict(result.seconds)
+    for key in ("import", "total"):
+        seconds[key] = seconds.get(key, 0.0) + import_seconds
+    resident = result.program.resident_weights
+    return Report(
+        model=ModelSection(
+            name=network.name,
+            nodes=network.node_count,
+            cim_operators=sum(o.product is not None for o in network.operators),
+            macs=network.macs,
+            macs_on_arrays=network.macs,
+            weight_bytes=chip.weight_bytes(network.weight_elements),
+            vector_operators=len(network.vector_nodes),
+            host_operators=len(network.host_nodes),
+        ),
+        chip=ChipSection(chip.name, chip.arrays, float(chip.clock_mhz), chip.sha256),
+        options=options,
+        solve=SolveSection(
+            termination=certificate.termination,
+            status=certificate.status,
+            objective_cycles=certificate.objective_cycles,
+            bound_cycles=certificate.bound_cycles,
+            gap=certificate.gap,
+            segments_considered=certificate.segments_considered,
+            programs_solved=certificate.programs_solved,
+            cache_hits=certificate.cache_hits,
+            seconds={key: round(value, 6) for key, value in seconds.items()},
+        ),
+        latency=LatencySection(
+            predicted_cycles=certificate.objective_cycles,
+            simulated_cycles=timing.total_cycles,
+            roofline_cycles=result.roofline_cycles,
+            first_weight_write_cycles=0 if resident else timing.first_reload_cycles,
+            interval_cycles=_interval(timing.total_cycles, segments, resident),
+        ),
+        energy=EnergySection(
+            total_pj=timing.energy.total_pj if timing.energy.by_component else None,
+            by_component=dict(timing.energy.by_component),
+            not_modelled=timing.energy.not_modelled,
+        ),
+        power=PowerSection(timing.peak_active_arrays, None),
+        modes=ModesSection(
+            memory_fraction=_memory_fraction(segments, chip.arrays),
+            switches=timing.switches,
+            switch_cycles=timing.switch_cycles,
+        ),
+        segments=segments,
+        warnings=tuple(result.warnings),
+    )
+
+
+def _interval(simulated: int, segments: tuple[SegmentSection, ...], resident: bool) -> int:
+    """A network in one segment keeps weights and modes for the next inference; in several, each rewrites the arrays."""
+    if len(segments) != 1:
+        return simulated
+    first = segments[0].cycles
+    return simulated - first.switch - (0 if resident else first.reload)
+
+
+def _memory_fraction(segments: tuple[SegmentSection, ...], arrays: int) -> float:
+    cycles = sum(s.cycles.total for s in segments)
+    used = sum(s.memory_arrays * s.cycles.total for s in segments)
+    return round(used / (arrays * cycles), 6) if cycles else 0.0
+
+
+def summary(report: Report) -> str:
+    """The report in a screenful, for people."""
+    model, chip, solve, latency = report.model, report.chip, report.solve, report.latency
+    gap = "unknown" if solve.gap is None else f"{100 * solve.gap:.3f} %"
+    bound = "none" if solve.bound_cycles is None else f"{solve.bound_cycles:,}"
+    lines = [
+        f"model      {model.name}: {model.nodes} nodes; {model.cim_operators} matrix operators, {model.macs:,} MACs, "
+        f"{model.weight_bytes:,} weight bytes; {model.vector_operators} vector, {model.host_operators} host operators",
+        f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
+        f"plan       {report.options['schedule_used']}: {solve.status} ({solve.termination}), gap {gap}, "
+        f"lower bound {bound}; {solve.programs_solved} programs solved in {solve.seconds['total']:.1f} CPU s",
+    ]
+    for name, cycles in (
+        ("predicted", latency.predicted_cycles),
+        ("simulated", latency.simulated_cycles),
+        ("roofline", latency.roofline_cycles),
+    ):
+        figure = "none" if cycles is None else f"{cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us"
+        lines.append(f"{name:<10} {figure}")
+    lines += ["", *_segment_table(report.segments)]
+    return "\n".join(lines) + "\n"
+
+
+def _segment_table(segments: tuple[SegmentSection, ...]) -> list[str]:
+    shown = segments if len(segments) <= SUMMARY_ROWS else segments[: SUMMARY_ROWS - 1]
+    heads = ("segment", "operators", "compute", "memory", "execute", "reload", "write-back", "switch", "first operator")
+    rows = [
+        (
+            str(s.index),
+            str(len(s.operators)),
+            str(s.compute_arrays),
+            str(s.memory_arrays),
+            f"{s.cycles.execute:,}",
+            f"{s.cycles.reload:,}",
+            f"{s.cycles.write_back:,}",
+            f"{s.cycles.switch:,}",
+            s.operators[0] if s.operators else "-",
+        )
+        for s in shown
+    ]
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads) - 1)]
+    lines = ["  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in (heads, *rows)]
+    if len(shown) < len(segments):
+        rest = segments[len(shown) :]
+        lines.append(
+            f"... and {len(rest)} more segments, {sum(s.cycles.total for s in rest):,} cycles (all in report.json)"
+        )
+    return lines

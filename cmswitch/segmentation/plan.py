@@ -1,0 +1,75 @@
+"""The plan: what the search decided, in terms of operators, blocks, copies and places. Everything later follows from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PlannedPiece:
+    """Blocks ``first_block`` to ``last_block`` (exclusive) of an operator, in ``copies`` copies (0: vector-only)."""
+
+    operator: int
+    name: str
+    first_block: int
+    last_block: int
+    copies: int
+
+
+@dataclass(frozen=True)
+class PlannedPlace:
+    """Where a tensor is in a segment: ``bytes`` in the buffer or in ``arrays`` memory-mode arrays, whole or a ``window`` of chunks.
+
+    ``kept_before`` / ``kept_after``: resident across the cut before / after the segment.
+    """
+
+    tensor: int
+    name: str
+    where: Literal["main", "buffer", "arrays"]
+    arrays: int
+    bytes: int
+    window: int | None
+    kept_before: bool
+    kept_after: bool
+
+
+@dataclass(frozen=True)
+class PlannedSegment:
+    """One segment: its pieces and places, the arrays in compute mode while it runs, and its predicted cycles.
+
+    ``execute`` and ``reload`` are the exact rational objective's parts as text (``"n"`` or ``"n/d"``), ``switch`` whole cycles.
+    """
+
+    pieces: tuple[PlannedPiece, ...]
+    places: tuple[PlannedPlace, ...]
+    compute_arrays: int
+    memory_arrays: int
+    compute_mode: int
+    execute: str
+    reload: str
+    switch: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole network on a chip, with the predicted latency (cycles, the objective rounded up) and a proven lower bound."""
+
+    network: str
+    chip: str
+    chip_sha256: str
+    schedule: str
+    resident_weights: bool
+    compute_limit: int
+    memory_limit: int
+    predicted_cycles: int
+    bound_cycles: int
+    segments: tuple[PlannedSegment, ...]
+    version: int = PLAN_VERSION
+
+    def to_json(self) -> str:
+        """The plan as JSON text, the same for the same plan."""
+        return json.dumps(asdict(self), indent=1) + "\n"

@@ -1,0 +1,119 @@
+"""From a workload and a schedule to the best plan of its plan space, with a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from cmswitch.allocation.pricing import Effort, Pricer
+from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.solving import Allocator
+from cmswitch.costs.workload import Workload
+from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
+from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
+from cmswitch.segmentation.search import Graph, Homes, Path, Search
+from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
+
+Termination = Literal["optimal", "gap", "time_limit", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan and how good it is: ``bound`` <= every plan of the space <= ``cost`` of this one, in cycles."""
+
+    plan: Plan
+    cost: Fraction
+    bound: float
+    effort: Effort
+    edges_considered: int
+
+    @property
+    def gap(self) -> float:
+        """Relative optimality gap."""
+        return max(0.0, (float(self.cost) - self.bound) / float(self.cost))
+
+
+def find_plan(
+    workload: Workload,
+    schedule: str,
+    limits: Limits,
+    allocator: Allocator,
+    gap: float,
+    should_stop: Callable[[], bool],
+    resident_weights: bool = False,
+    on_progress: Callable[[float, float], None] | None = None,
+) -> Found:
+    """The plan with the least predicted latency when at most ``limits`` arrays are in each mode.
+
+    ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far.
+    """
+    chip = workload.chip
+    pricer = Pricer(workload, limits, allocator, resident_weights)
+    homes: Homes = ("arrays", "buffer") if limits.memory else ("buffer",)
+    graph = Graph(pricer, homes)
+    least_compute = max((workload.arrays(c) for c in workload.cells), default=0)
+    switch_bound = chip.switch_cycles(least_compute, 0)
+    search = Search(graph, gap, should_stop, on_progress)
+
+    def with_switches(path: Path) -> float:
+        return path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
+
+    path, bound = search.run(switch_bound, with_switches)
+    if chip.arrays <= MOST_ARRAYS:
+        path, bound = ExactModes(search, chip).run(path, with_switches(path), bound, gap, should_stop)
+    plan, cost = _plan(workload, schedule, limits, pricer, path, bound, resident_weights)
+    return Found(plan, cost, min(bound, float(cost)), pricer.effort, search.edges_considered)
+
+
+def _plan(
+    workload: Workload,
+    schedule: str,
+    limits: Limits,
+    pricer: Pricer,
+    path: Path,
+    bound: float,
+    resident_weights: bool,
+) -> tuple[Plan, Fraction]:
+    chip, network = workload.chip, workload.network
+    needed = [needs(e) for e in path.edges]
+    modes = path.modes or cheapest_modes(needed, chip)
+    switches = switch_cycles(modes, chip)
+    segments = []
+    cost = Fraction(0)
+    for edge, (compute, memory), mode, switch in zip(path.edges, needed, modes, switches, strict=True):
+        exact, allocation = edge.price.exact, edge.price.allocation
+        assert exact is not None and allocation is not None
+        segment = pricer.segment(edge.source.cut, edge.target.cut, edge.resident)
+        pieces = tuple(
+            PlannedPiece(w.piece.operator, w.name, w.piece.first_block, w.piece.last_block, d)
+            for w, d in zip(segment.works, allocation.copies, strict=True)
+        )
+        chosen = [options[o] for options, o in zip(segment.choices, allocation.placements, strict=True)]
+        here = {p.tensor: p for p in chosen if p.where != "main"} | dict(segment.kept)
+        before, after = dict(edge.source.kept), dict(edge.target.kept)
+        places = tuple(
+            PlannedPlace(
+                t, network.tensors[t].name, p.where, p.arrays, p.bytes, p.window, t in before, t in after
+            )
+            for t, p in sorted(here.items())
+        )
+        cost += exact.total + switch
+        segments.append(
+            PlannedSegment(pieces, places, compute, memory, mode, str(exact.execute), str(exact.reload), switch)
+        )
+    plan = Plan(
+        network.name,
+        chip.name,
+        chip.sha256,
+        schedule,
+        resident_weights and len(segments) == 1,
+        limits.compute,
+        limits.memory,
+        math.ceil(cost),
+        min(math.ceil(bound - 1e-6), math.ceil(cost)),
+        tuple(segments),
+    )
+    return plan, cost

@@ -1,0 +1,10 @@
+"""``python -m cmswitch.solve MODEL --hw CHIP``: the same as ``cmswitch solve MODEL --hw CHIP``."""
+
+from __future__ import annotations
+
+import sys
+
+from cmswitch.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["solve", *sys.argv[1:]]))

@@ -1,0 +1,292 @@
+r"""Segment allocation under the machine model, as a mixed integer linear program (Pyomo).
+
+Sets
+    i, j, k   stages (operators) in topological order;  d in copies_i  candidate numbers of copies
+    e         tensors with a choice;  o  placements of e;  p  ports: main memory, buffer, the arrays of each tensor
+Data (integers; cycles over all chunks)
+    a_i arrays of one copy, M_i rows, tau_i cycles of one MVM, C_i chunks, V_i vector cycles, w_i write cycles of
+    the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays, use_{i,eo,p,action} traffic (action: fetch, write, operand)
+Variables
+    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i operand writing,
+    T makespan, R reload, n rounds of array writes
+
+    minimise  T + R                                                                                     [cycles]
+    (1)  sum_d y_id = 1
+    (2)  sum_o z_eo = 1
+    (3)  sum_id a_i d y_id <= A_compute ;  sum_eo arrays_eo z_eo <= A_memory ;  both together <= A
+    (4)  sum_eo bytes_eo z_eo <= buffer bytes
+    (5)  m_i = sum_d ceil(M_i / d) tau_i y_id
+    (6)  load_{i,p} = fixed_{i,p} + sum_eo use_{i,eo,p} z_eo     without operand reads; the arrays of e carry all users' load
+    (7)  L_i >= m_i ;  L_i >= V_i ;  L_i >= load_{i,p} for p main memory and buffer ;  L_i >= sum_k load_{k,arrays of e}
+         for each user i of e
+    (8)  lambda_i = (fetch_i + V_i + write_i) / C_i + sum_d ceil(ceil(M_i / C_i) / d) tau_i y_id ,
+             fetch_i >= fetch_{i,p} ,  write_i >= write_{i,p}  for every port p
+         f_i >= s_i + lambda_i + (1 - 1/C_i) L_i
+         for every dependence k -> j, m over the stages between:
+             s_j >= s_k + lambda_k + (first - 1)/C_k L_k + sum_m lambda_m
+             f_j >= f_k + sum_m lambda_m + lambda_j + (last - 1)/C_j L_j
+         for every dynamic operand k -> j instead:  s_j >= f_k + g_j ,  g_j >= operand_{j,p} ,
+             g_j >= sum_d ceil(a_j d / P) w_j y_jd     (tiles that take equally long; else sum_d max(w_j, ceil(W_j d / P)) y_jd)
+    (9)  T >= f_i ;  T >= sum of all traffic of p, for every port p ;  T >= sum_i V_i
+    (10) i over the stages with weights to reload, u over those of them whose tiles take equally long to write:
+         R >= sum_i weight cycles_i + min_i tail cycles_i ;  R >= w_i ;  P R >= sum_id W_i d y_id ;
+         P n >= sum_ud a_u d y_ud ,  n integer ;  R >= (min_u w_u) n
+
+Improves on equations (6) to (10) of CMSwitch (arXiv 2502.17006): copies are whole, every port is priced, the pipeline fills,
+memory arrays hold data. Times are in units of ``model.unit`` cycles inside the model, to keep coefficients within 1 .. 1e6;
+the objective is in cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyomo.environ as pyo
+from pyomo.core.expr.numeric_expr import LinearExpression
+
+from formulations.pipeline import pipeline
+from formulations.segment import SegmentAllocation, SegmentProblem
+from formulations.stagetime import (
+    Traffic,
+    ceil_div,
+    check_problem,
+    first_chunk_cycles,
+    in_rounds,
+    mvm_cycles,
+    operand_write_cycles,
+    reload_least_cycles,
+    reloaded,
+)
+
+Expr = Any  # a Pyomo expression or relation: Pyomo has no static types
+LARGEST_TIME = 1e5  # of the least makespan in model units
+
+
+def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
+    """The program of ``problem``. ValueError if the problem is not well formed.
+
+    ``model.y[i, d]`` and ``model.z[e, o]`` are the choices; :func:`read_segment_allocation` reads them back.
+    """
+    check_problem(problem)
+    model = pyo.ConcreteModel(name="segment_allocation")
+    model.unit = _time_unit(problem)
+    _variables(model, problem)
+    loads = _Loads(model, problem)
+    for name, rows in (
+        ("one_choice", _one_choice(model, problem)),
+        ("capacity", _capacity(model, problem)),
+        ("busy", _busy(model, problem, loads)),
+        ("latency", _latency(model, problem, loads)),
+        ("precedence", _precedence(model, problem)),
+        ("operands", _operands(model, problem, loads)),
+        ("makespan", _makespan(model)),
+        ("ports", _ports(model, problem, loads)),
+        ("reload", _reload(model, problem)),
+    ):
+        constraints = pyo.ConstraintList()
+        model.add_component(name, constraints)
+        for row in rows:
+            constraints.add(row)
+    model.objective = pyo.Objective(expr=model.unit * (model.T + model.R), sense=pyo.minimize)
+    return model
+
+
+def read_segment_allocation(model: pyo.ConcreteModel, problem: SegmentProblem) -> SegmentAllocation:
+    """The choice that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
+    if any(var.value is None for var in model.y.values()):
+        raise ValueError("the model holds no solution")
+    copies = tuple(
+        max(stage.copies, key=lambda d, i=i: model.y[i, d].value)  # type: ignore[misc]
+        for i, stage in enumerate(problem.stages)
+    )
+    placements = tuple(
+        max(range(len(places)), key=lambda o, e=e: model.z[e, o].value)  # type: ignore[misc]
+        for e, places in enumerate(problem.tensors)
+    )
+    return SegmentAllocation(copies, placements)
+
+
+def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> dict[str, float]:
+    """Values of the choices of ``allocation`` by variable name: a warm start."""
+    start = {f"y[{i},{d}]": float(d == allocation.copies[i]) for i, s in enumerate(problem.stages) for d in s.copies}
+    chosen = enumerate(allocation.placements)
+    return start | {f"z[{e},{o}]": float(o == best) for e, best in chosen for o in range(len(problem.tensors[e]))}
+
+
+def _time_unit(problem: SegmentProblem) -> float:
+    """A power of two such that the slowest stage at most copies, or the reload, is at most LARGEST_TIME units."""
+    least = max(
+        reload_least_cycles(problem),
+        *(max(mvm_cycles(stage, stage.copies[-1]), stage.vector_cycles) for stage in problem.stages),
+    )
+    unit = 1.0
+    while least > LARGEST_TIME * unit:
+        unit *= 2
+    return unit
+
+
+def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
+    stages = range(len(problem.stages))
+    model.y = pyo.Var([(i, d) for i in stages for d in problem.stages[i].copies], domain=pyo.Binary)
+    model.z = pyo.Var([(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary)
+    for name in ("L", "latency_of", "fetched", "written", "s", "f", "g"):
+        model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
+    model.T = pyo.Var(domain=pyo.NonNegativeReals)
+    model.R = pyo.Var(domain=pyo.NonNegativeReals)
+    most = sum(problem.stages[i].arrays * problem.stages[i].copies[-1] for i in reloaded(problem))
+    model.n = pyo.Var(domain=pyo.NonNegativeIntegers, bounds=(0, ceil_div(most, problem.write_ports)))
+
+
+class _Loads:
+    """(6) Traffic of the program as linear expressions in model time units: per stage, action and port."""
+
+    def __init__(self, model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
+        self.ports: dict[str, set[int]] = {"main": set(), "buffer": set()}
+        self._constant: dict[tuple[int, str, str], float] = {}
+        self._terms: dict[tuple[int, str, str], list[tuple[float, Expr]]] = {}
+        fixed = Traffic()
+        fixed.add(problem.fixed, None)
+        for key, cycles in fixed.cycles.items():
+            self._constant[key] = cycles / model.unit
+            self._note(key)
+        for e, places in enumerate(problem.tensors):
+            for o, place in enumerate(places):
+                chosen = Traffic()
+                chosen.add(place.uses, e)
+                for key, cycles in chosen.cycles.items():
+                    self._terms.setdefault(key, []).append((cycles / model.unit, model.z[e, o]))
+                    self._note(key)
+
+    def _note(self, key: tuple[int, str, str]) -> None:
+        self.ports.setdefault(key[2], set())
+        if key[1] != "operand":
+            self.ports[key[2]].add(key[0])
+
+    def of(self, port: str, stages: set[int], actions: tuple[str, ...]) -> Expr | None:
+        """Cycles on ``port`` of ``stages`` together for ``actions``; None if there is no such traffic."""
+        keys = [(i, action, port) for i in sorted(stages) for action in actions]
+        terms = [term for key in keys for term in self._terms.get(key, [])]
+        constant = sum(self._constant.get(key, 0.0) for key in keys)
+        return _linear(terms, constant) if terms or constant else None
+
+
+def _linear(terms: list[tuple[float, Expr]], constant: float = 0.0) -> Expr:
+    return LinearExpression(constant=constant, linear_coefs=[c for c, _ in terms], linear_vars=[v for _, v in terms])
+
+
+def _by_copies(model: pyo.ConcreteModel, problem: SegmentProblem, i: int, cycles: Any) -> Expr:
+    """``sum_d cycles(stage, d) y_id`` in model time units."""
+    stage = problem.stages[i]
+    return _linear([(cycles(stage, d) / model.unit, model.y[i, d]) for d in stage.copies])
+
+
+def _one_choice(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
+    """(1) and (2)."""
+    for i, stage in enumerate(problem.stages):
+        yield _linear([(1.0, model.y[i, d]) for d in stage.copies]) == 1
+    for e, places in enumerate(problem.tensors):
+        yield _linear([(1.0, model.z[e, o]) for o in range(len(places))]) == 1
+
+
+def _capacity(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
+    """(3) arrays in each mode and together; (4) the share of the buffer in use."""
+    compute = [
+        (float(stage.arrays * d), model.y[i, d]) for i, stage in enumerate(problem.stages) for d in stage.copies if stage.arrays
+    ]
+    places = [(place, model.z[e, o]) for e, all_of in enumerate(problem.tensors) for o, place in enumerate(all_of)]
+    memory = [(float(place.arrays), z) for place, z in places if place.arrays]
+    buffer = [(place.buffer_bytes / max(1, problem.buffer_bytes), z) for place, z in places if place.buffer_bytes]
+    for terms, limit in (
+        (compute, problem.compute_arrays),
+        (memory, problem.memory_arrays),
+        (compute + memory, problem.total_arrays),
+        (buffer, min(1, problem.buffer_bytes)),
+    ):
+        if terms:
+            yield _linear(terms) <= limit
+
+
+def _busy(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(5), (7)."""
+    moving = ("fetch", "write")
+    for i, stage in enumerate(problem.stages):
+        if stage.arrays:
+            yield model.L[i] >= _by_copies(model, problem, i, mvm_cycles)
+        model.L[i].setlb(stage.vector_cycles / model.unit)
+        for port, users in loads.ports.items():
+            if i in users and (load := loads.of(port, users if port.startswith("arrays:") else {i}, moving)) is not None:
+                yield model.L[i] >= load
+
+
+def _latency(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(8) first part: the latency of one chunk."""
+    for i, stage in enumerate(problem.stages):
+        for var, action in ((model.fetched[i], "fetch"), (model.written[i], "write")):
+            for port in loads.ports:
+                if (load := loads.of(port, {i}, (action,))) is not None:
+                    yield var >= load
+        moved = (model.fetched[i] + model.written[i] + stage.vector_cycles / model.unit) / stage.chunks
+        yield model.latency_of[i] == moved + _by_copies(model, problem, i, first_chunk_cycles)
+
+
+def _precedence(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
+    """(8) second part: the pipeline, without the rows that others imply."""
+    chunks = [stage.chunks for stage in problem.stages]
+    s, f, wait, busy = model.s, model.f, model.latency_of, model.L
+    for i in range(len(chunks)):
+        yield f[i] >= s[i] + wait[i] + (1 - 1 / chunks[i]) * busy[i]
+    edges = pipeline(problem)
+    for dep in edges.starts:
+        k, j = dep.before, dep.after
+        terms = [(1.0, wait[m]) for m in dep.between]
+        yield s[j] >= s[k] + wait[k] + (dep.first - 1) / chunks[k] * busy[k] + _linear(terms)
+    for dep in edges.finishes:
+        k, j = dep.before, dep.after
+        terms = [(1.0, wait[m]) for m in dep.between]
+        yield f[j] >= f[k] + wait[j] + (dep.last - 1) / chunks[j] * busy[j] + _linear(terms)
+
+
+def _operands(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(8) third part: dynamic operands that arise in the segment."""
+    written = pipeline(problem).operands
+    for dep in written:
+        yield model.s[dep.after] >= model.f[dep.before] + model.g[dep.after]
+    for j in sorted({dep.after for dep in written}):
+        for port in loads.ports:
+            if (load := loads.of(port, {j}, ("operand",))) is not None:
+                yield model.g[j] >= load
+        yield model.g[j] >= _by_copies(
+            model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_ports)
+        )
+
+
+def _makespan(model: pyo.ConcreteModel) -> Iterator[Expr]:
+    """(9) first part."""
+    for finish in model.f.values():
+        yield finish <= model.T
+
+
+def _ports(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(9) second part: each port carries its whole traffic, the vector unit its whole work, within the makespan."""
+    everyone = set(range(len(problem.stages)))
+    for port in loads.ports:
+        if (load := loads.of(port, everyone, ("fetch", "write", "operand"))) is not None:
+            yield model.T >= load
+    yield model.T >= sum(stage.vector_cycles for stage in problem.stages) / model.unit
+
+
+def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
+    """(10)."""
+    indices = reloaded(problem)
+    if not indices:
+        return
+    stages, unit, ports = problem.stages, model.unit, problem.write_ports
+    yield model.R >= reload_least_cycles(problem) / unit
+    copies = [(i, d) for i in indices for d in stages[i].copies]
+    yield model.R >= _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies])
+    equal, shortest = in_rounds(problem)
+    if equal:
+        rounds = [(stages[i].arrays * d / ports, model.y[i, d]) for i in equal for d in stages[i].copies]
+        yield model.n >= _linear(rounds)
+        yield model.R >= shortest / unit * model.n

@@ -1,0 +1,51 @@
+"""The precedence graph of a segment without the dependences that others imply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from formulations.segment import Dependence, SegmentProblem
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Dependences that matter, split by what they bound: ``starts`` (s_j by s_k), ``finishes`` (f_j by f_k) and
+    ``operands`` (s_j by f_k)."""
+
+    starts: tuple[Dependence, ...]
+    finishes: tuple[Dependence, ...]
+    operands: tuple[Dependence, ...]
+
+
+def pipeline(problem: SegmentProblem) -> Pipeline:
+    """Leave out every row that two others add up to.
+
+    Over the path k -> .. -> m -> j the start row k -> j follows from k -> m and m -> j if ``first`` is no greater for k -> j
+    than for k -> m; the finish row follows from k -> m and m -> j if ``last`` is no greater for k -> j than for m -> j.
+    """
+    first: dict[tuple[int, int, tuple[int, ...]], int] = {}
+    last: dict[tuple[int, int, tuple[int, ...]], int] = {}
+    for dep in problem.dependences:
+        key = (dep.before, dep.after, dep.between)
+        # An operand waits for all of its producer: as if every chunk of both stages were concerned.
+        first[key] = max(first.get(key, 1), problem.stages[dep.before].chunks if dep.operand else dep.first)
+        last[key] = max(last.get(key, 1), problem.stages[dep.after].chunks if dep.operand else dep.last)
+
+    def start_implied(dep: Dependence) -> bool:
+        if not dep.between:
+            return False
+        m = dep.between[-1]
+        return (m, dep.after, ()) in first and first.get((dep.before, m, dep.between[:-1]), 0) >= dep.first
+
+    def finish_implied(dep: Dependence) -> bool:
+        if not dep.between:
+            return False
+        m = dep.between[0]
+        return (dep.before, m, ()) in last and last.get((m, dep.after, dep.between[1:]), 0) >= dep.last
+
+    plain = [dep for dep in problem.dependences if not dep.operand]
+    return Pipeline(
+        starts=tuple(dep for dep in plain if not start_implied(dep)),
+        finishes=tuple(dep for dep in plain if not finish_implied(dep)),
+        operands=tuple(dep for dep in problem.dependences if dep.operand),
+    )

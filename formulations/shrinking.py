@@ -1,0 +1,158 @@
+"""Removing from a box the options that miss a target or do not fit."""
+
+from __future__ import annotations
+
+from formulations.relaxation import Box, Relaxation, Times, bits
+
+
+def shrink(relaxation: Relaxation, box: Box, target: int) -> int | None:
+    """Shrink ``box`` (in place) to what may still reach ``target`` (scaled); a lower bound of it, or None if nothing is left.
+
+    No allocation of the box that fits and costs at most ``target`` is lost.
+    """
+    while True:
+        before = (sum(box.high) - sum(box.low), sum(box.places))
+        if not _fit(relaxation, box):
+            return None
+        times = relaxation.times(box)
+        reload = relaxation.reload_of(box.low)
+        if times.makespan + reload > target:
+            return None
+        _cap_reload(relaxation, box, target - times.makespan)
+        if not _reach(relaxation, box, times, target - reload):
+            return None
+        if (sum(box.high) - sum(box.low), sum(box.places)) == before:
+            return times.makespan + reload
+
+
+def _fit(relaxation: Relaxation, box: Box) -> bool:
+    """(3), (4): what is left after the least of everything else bounds each choice."""
+    problem, arrays = relaxation.problem, relaxation.arrays
+    compute = sum(arrays[i][low] for i, low in enumerate(box.low))
+    shares = [relaxation.share(e, mask) for e, mask in enumerate(box.places)]
+    memory, buffer = sum(share.arrays for share in shares), sum(share.buffer_bytes for share in shares)
+    spare = min(problem.compute_arrays - compute, problem.total_arrays - compute - memory)
+    spare_memory = min(problem.memory_arrays - memory, problem.total_arrays - compute - memory)
+    spare_buffer = problem.buffer_bytes - buffer
+    if spare < 0 or spare_memory < 0 or spare_buffer < 0:
+        return False
+    for i, own in enumerate(arrays):
+        most = own[box.low[i]] + spare
+        high = box.high[i]
+        while own[high] > most:
+            high -= 1
+        box.high[i] = high
+    for e, mask in enumerate(box.places):
+        if mask & (mask - 1):
+            share = shares[e]
+            for o in bits(mask):
+                place = relaxation.single[e][o]
+                if place.arrays > share.arrays + spare_memory or place.buffer_bytes > share.buffer_bytes + spare_buffer:
+                    mask &= ~(1 << o)
+            if not mask:
+                return False
+            box.places[e] = mask
+    return True
+
+
+def _cap_reload(relaxation: Relaxation, box: Box, most: int) -> None:
+    """(10): copies that the reload phase could not write within ``most`` (scaled) leave the box."""
+    if not relaxation.reloads:
+        return
+    stages, arrays = relaxation.problem.stages, relaxation.arrays
+    spare = most - sum(relaxation.rewrite[i] * stages[i].copies[box.low[i]] for i in relaxation.reloads)
+    jobs = None
+    if relaxation.round:
+        jobs = most // relaxation.round * relaxation.problem.write_ports
+        jobs -= sum(arrays[i][box.low[i]] for i in relaxation.rounded)
+    for i in relaxation.reloads:
+        copies, low, high = stages[i].copies, box.low[i], box.high[i]
+        while high > low and relaxation.rewrite[i] * (copies[high] - copies[low]) > spare:
+            high -= 1
+        if jobs is not None and i in relaxation.rounded:
+            while high > low and arrays[i][high] - arrays[i][low] > jobs:
+                high -= 1
+        box.high[i] = high
+
+
+def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
+    """(5) to (9): options with which even the least makespan exceeds ``most`` (scaled) leave the box."""
+    after_start, after_finish = relaxation.tails(box, times)
+    scale, chunk = relaxation.scale, relaxation.share_of_chunk
+    start, finish, latency = times.start, times.finish, times.latency
+    paths: list[list[tuple[int, int]]] = [
+        [(start[i] + after_finish[i], scale - chunk[i])] for i in range(relaxation.count)
+    ]
+    for j in range(relaxation.count):
+        for k, weight, between in relaxation.starts[j]:
+            paths[k].append((start[k] + sum(latency[m] for m in between) + after_start[j], weight))
+        for k, weight, between in relaxation.finishes[j]:
+            paths[j].append((finish[k] + sum(latency[m] for m in between) + after_finish[j], weight))
+    busiest = []
+    for i, own in enumerate(paths):
+        low, high = box.low[i], box.high[i]
+        if low < high:
+            mvm, first, other, moved = relaxation.mvm[i], relaxation.first[i], times.other[i], times.moved[i]
+
+            def late(
+                k: int,
+                own: list[tuple[int, int]] = own,
+                mvm: list[int] = mvm,
+                first: list[int] = first,
+                other: int = other,
+                room: int = most - moved,
+            ) -> bool:
+                busy, left = max(mvm[k], other), room - first[k]
+                return any(fixed + weight * busy > left for fixed, weight in own)
+
+            if late(low):
+                while low + 1 < high:
+                    middle = (low + high) // 2
+                    if late(middle):
+                        low = middle
+                    else:
+                        high = middle
+                low = high
+                box.low[i] = low
+        if relaxation.operands[i]:
+            written = max(finish[k] for k in relaxation.operands[i]) + after_start[i]
+            high = box.high[i]
+            while high >= low and written + relaxation.writing[i][high] > most:
+                high -= 1
+            if high < low:
+                return False
+            box.high[i] = high
+        busiest.append(
+            min(((most - fixed - latency[i]) // weight for fixed, weight in own if weight), default=most)
+        )
+    return _reach_places(relaxation, box, times, most // scale, busiest)
+
+
+def _reach_places(relaxation: Relaxation, box: Box, times: Times, most: int, busiest: list[int]) -> bool:
+    """(6), (7), (9): placements that overload a port within ``most`` cycles, or keep a stage i busy for over ``busiest[i]``."""
+    for e, mask in enumerate(box.places):
+        if not mask & (mask - 1):
+            continue
+        share = relaxation.share(e, mask)
+        least = dict(share.users)
+        zero = (0,) * 10
+        for o in bits(mask):
+            place = relaxation.single[e][o]
+            over = (
+                place.longest > most
+                or times.main_total + place.main - share.main > most
+                or times.buffer_total + place.buffer - share.buffer > most
+            )
+            for i, t in place.users:
+                if over:
+                    break
+                now = least.get(i, zero)
+                main = times.main[i] + t[0] + t[1] - now[0] - now[1]
+                buffer = times.buffer[i] + t[3] + t[4] - now[3] - now[4]
+                over = main > busiest[i] or buffer > busiest[i] or t[9] > busiest[i]
+            if over:
+                mask &= ~(1 << o)
+        if not mask:
+            return False
+        box.places[e] = mask
+    return True

@@ -1,0 +1,125 @@
+"""The cycles of one stage for a given number of copies, and its traffic, in exact integers.
+
+The formulas every solver of the segment problem starts from. Equation numbers are those of
+:mod:`formulations.allocation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from formulations.segment import Action, Port, SegmentProblem, StageData, Use
+
+
+def ceil_div(a: int, b: int) -> int:
+    """``ceil(a / b)`` of integers, ``b > 0``."""
+    return -(-a // b)
+
+
+def mvm_cycles(stage: StageData, copies: int) -> int:
+    """(5) Cycles of all MVMs on ``copies`` copies: ``ceil(M / d) tau``; 0 if the stage is vector-only."""
+    return ceil_div(stage.rows, copies) * stage.row_cycles if stage.arrays else 0
+
+
+def first_chunk_cycles(stage: StageData, copies: int) -> int:
+    """(8) Cycles of the MVMs of the first chunk: ``ceil(ceil(M / C) / d) tau``; 0 if the stage is vector-only."""
+    return ceil_div(ceil_div(stage.rows, stage.chunks), copies) * stage.row_cycles if stage.arrays else 0
+
+
+def uniform(stage: StageData) -> bool:
+    """Whether all tiles of a copy take equally long to write, so that writes come in rounds of whole tiles."""
+    return stage.copy_write_cycles == stage.arrays * stage.write_cycles
+
+
+def operand_write_cycles(stage: StageData, copies: int, write_ports: int) -> int:
+    """(8) Cycles of writing a dynamic operand into every copy: ``ceil(a d / P) w``, or ``max(w, ceil(W d / P))`` if its tiles
+    differ."""
+    if uniform(stage):
+        return ceil_div(stage.arrays * copies, write_ports) * stage.write_cycles
+    return max(stage.write_cycles, ceil_div(stage.copy_write_cycles * copies, write_ports))
+
+
+def reloaded(problem: SegmentProblem) -> list[int]:
+    """Stages whose weights the reload phase writes: all with arrays but those whose operand arises in the segment."""
+    if problem.reload_free:
+        return []
+    return [i for i, stage in enumerate(problem.stages) if stage.arrays and not stage.operand_in_segment]
+
+
+def reload_least_cycles(problem: SegmentProblem) -> int:
+    """(10) Cycles of the reload phase that no number of copies changes: reading all weights once and the least tail of a write
+    after it, or the longest write; 0 if nothing is reloaded."""
+    stages = [problem.stages[i] for i in reloaded(problem)]
+    if not stages:
+        return 0
+    reading = sum(s.weight_cycles for s in stages) + min(s.tail_cycles for s in stages)
+    return max(reading, *(s.write_cycles for s in stages))
+
+
+def in_rounds(problem: SegmentProblem) -> tuple[list[int], int]:
+    """(10) The reloaded stages with equal tiles, whose writes come in rounds, and the cycles of the shortest round."""
+    indices = [i for i in reloaded(problem) if uniform(problem.stages[i])]
+    return indices, min((problem.stages[i].write_cycles for i in indices), default=0)
+
+
+def reload_cycles(problem: SegmentProblem, copies: tuple[int, ...]) -> Fraction:
+    """(10) Cycles of the reload phase for the given copies of each stage."""
+    stages = problem.stages
+    writing = sum(stages[i].copy_write_cycles * copies[i] for i in reloaded(problem))
+    indices, shortest = in_rounds(problem)
+    rounds = ceil_div(sum(stages[i].arrays * copies[i] for i in indices), problem.write_ports)
+    return max(
+        Fraction(reload_least_cycles(problem)), Fraction(shortest * rounds), Fraction(writing, problem.write_ports)
+    )
+
+
+@dataclass
+class Traffic:
+    """Cycles of traffic by (stage, action, port); the port ``arrays`` of tensor e appears as ``arrays:e``."""
+
+    cycles: dict[tuple[int, Action, str], int] = field(default_factory=dict)
+
+    def add(self, uses: Iterable[Use], tensor: int | None) -> None:
+        """Add ``uses`` of ``tensor`` (None: fixed traffic). ValueError for fixed traffic on the port of no tensor."""
+        for use in uses:
+            key = (use.stage, use.action, port_name(use.port, tensor))
+            self.cycles[key] = self.cycles.get(key, 0) + use.cycles
+
+
+def port_name(port: Port, tensor: int | None) -> str:
+    """Name of a physical port: ``main``, ``buffer``, or ``arrays:e`` for the memory-mode arrays of tensor e."""
+    if port != "arrays":
+        return port
+    if tensor is None:
+        raise ValueError("fixed traffic cannot use port 'arrays': give the tensor a single placement instead")
+    return f"arrays:{tensor}"
+
+
+def check_problem(problem: SegmentProblem) -> None:
+    """ValueError if ``problem`` is not well formed (stage indices, order of dependences, copies, placements, signs)."""
+    count = len(problem.stages)
+    if count == 0:
+        raise ValueError("a segment has at least one stage")
+    if problem.write_ports < 1:
+        raise ValueError(f"write_ports must be at least 1, not {problem.write_ports}")
+    for i, stage in enumerate(problem.stages):
+        if stage.chunks < 1:
+            raise ValueError(f"stage {i}: chunks must be at least 1, not {stage.chunks}")
+        if not stage.copies or any(a >= b for a, b in zip(stage.copies, stage.copies[1:], strict=False)):
+            raise ValueError(f"stage {i}: copies must be ascending and not empty, not {stage.copies}")
+        if (stage.copies == (0,)) != (stage.arrays == 0) or stage.copies[0] < 0 or (stage.arrays and not stage.copies[0]):
+            raise ValueError(f"stage {i}: {stage.arrays} arrays do not go with copies {stage.copies}")
+    for e, placements in enumerate(problem.tensors):
+        if not placements:
+            raise ValueError(f"tensor {e} has no placement")
+    for use in [*problem.fixed, *(u for places in problem.tensors for place in places for u in place.uses)]:
+        if not 0 <= use.stage < count or use.cycles < 0:
+            raise ValueError(f"bad traffic {use}")
+    for dep in problem.dependences:
+        if not 0 <= dep.before < dep.after < count:
+            raise ValueError(f"{dep} is not in topological order")
+        if dep.first < 1 or dep.last < 1:
+            raise ValueError(f"{dep}: first and last count chunks and are at least 1")
+    Traffic().add(problem.fixed, None)

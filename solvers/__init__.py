@@ -1,0 +1,25 @@
+"""Who solves the programs: one call, one result type, one file per backend.
+
+``import solvers`` imports neither Pyomo nor any backend.
+"""
+
+from __future__ import annotations
+
+from solvers.api import solve
+from solvers.errors import SolverFailure, SolverUnavailable, UnknownOption, UnknownSolver
+from solvers.registry import get_solver, is_installed, solver_names
+from solvers.result import SolveResult, Status, Termination
+
+__all__ = [
+    "SolveResult",
+    "SolverFailure",
+    "SolverUnavailable",
+    "Status",
+    "Termination",
+    "UnknownOption",
+    "UnknownSolver",
+    "get_solver",
+    "is_installed",
+    "solve",
+    "solver_names",
+]

@@ -1,0 +1,95 @@
+"""The examples of README.md and docs/ run as shown. CONTRIBUTING.md has the rules (*Examples in the documentation*)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(python|console)[ \t]*(no-run)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One fenced block: where it starts, its language and its lines."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+
+def examples(page: Path) -> list[Example]:
+    """All blocks of a page that are to be executed."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Example(page, text.count("\n", 0, match.start()) + 1, match[1], match[3])
+        for match in FENCE.finditer(text)
+        if not match[2]
+    ]
+
+
+def matches(expected: str, actual: str) -> bool:
+    """Whether the output is as printed on the page; ``...`` stands for any text, runs of blanks are equal."""
+    parts = [re.escape(" ".join(part.split())) for part in expected.split("...")]
+    return (
+        re.fullmatch(r"\s*.*?\s*".join(p.replace(r"\ ", r"\s+") for p in parts), " ".join(actual.split())) is not None
+    )
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a console block (lines that start with ``$``) with the output that follows each."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif found and found[-1][0].endswith("\\"):
+            found[-1] = (found[-1][0] + "\n" + line, "")
+        else:
+            assert found, f"output before the first command: {line!r}"
+            found[-1] = (found[-1][0], found[-1][1] + line + "\n")
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The current one, in which this interpreter's commands are found first and this tree is what is imported."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_examples_run_as_shown(page: Path, tmp_path: Path) -> None:
+    for example in examples(page):
+        where = f"{page.relative_to(ROOT)}:{example.line}"
+        if example.language == "python":
+            steps = [([sys.executable, "-c", example.text], expected_of_python(example.text))]
+        else:
+            steps = [(["bash", "-c", command], output) for command, output in commands(example.text)]
+        for command, expected in steps:
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=300
+            )
+            assert done.returncode == 0, f"{where}: {command[-1]}\nexit {done.returncode}\n{done.stderr}"
+            if expected.strip():
+                assert matches(expected, done.stdout), (
+                    f"{where}: {command[-1]}\nprinted\n{done.stdout}\ninstead of\n{expected}"
+                )
+
+
+def expected_of_python(text: str) -> str:
+    """What a Python block prints: the comments ``# prints: ...``, in order."""
+    return "\n".join(match[1] for match in re.finditer(r"# prints: (.*)$", text, re.MULTILINE))
+
+
+def test_the_rules_themselves() -> None:
+    assert matches("total ... cycles\n", "total   12 cycles\n")
+    assert not matches("total ... cycles", "total 12")
+    assert commands("$ a \\\n  b\nout\n$ c\n") == [("a \\\n  b", "out\n"), ("c", "")]
+    assert expected_of_python("print(1)  # prints: 1\nprint(2)  # prints: 2") == "1\n2"
