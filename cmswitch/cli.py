@@ -103,7 +103,11 @@ def _run(arguments: Sequence[str]) -> int:
         case "simulate":
             return commands.simulate(given.program, given.hw, given.out, given.json)
         case "check":
-            return commands.check(given.plan, given.json)
+            if given.model is None and (given.dim or given.batch or given.seq):
+                raise UsageError(
+                    "cmswitch check: error: --dim, --batch and --seq need --model\nsee 'cmswitch check --help'"
+                )
+            return commands.check(given.plan, _model_options(given) if given.model else None, given.hw, given.json)
         case "inspect":
             return commands.inspect(_model_options(given), given.json)
         case "hw" if given.hw_command == "validate":
@@ -143,6 +147,9 @@ def parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="recompute every constraint and cost of a plan")
     check.add_argument("plan", metavar="PLAN", type=Path, help="a plan.json file")
+    check.add_argument("--model", metavar="MODEL", help="its network (default: what report.json beside the plan names)")
+    check.add_argument("--hw", metavar="CHIP", help="its chip (default: likewise)")
+    _add_sizes(check)
     _add_output(check)
 
     inspect = commands.add_parser("inspect", help="operators, shapes and MACs of a network, and what runs where")
@@ -250,6 +257,10 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help="an ONNX file, or zoo:NAME for a network built on the spot")
+    _add_sizes(command)
+
+
+def _add_sizes(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dim",
         type=opt.dimension,

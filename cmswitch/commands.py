@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
 import platform
 import sys
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +78,9 @@ def solve(options: SolveOptions) -> int:
                 raise KeyboardInterrupt from error
         from cmswitch.report import build_report, summary
 
-        report = build_report(network, chip, _deciding(options, weights, result), result, import_seconds)
+        report = build_report(
+            network, chip, _deciding(options, weights, result), result, import_seconds, time.process_time() - started
+        )
         if folder is not None:
             folder.write(_solve_files(result, chip, report.to_json()))
     if not options.quiet:
@@ -157,7 +161,8 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
     from cmswitch import simulator
     from cmswitch.program.text import parse_program
 
-    parsed = parse_program(text)
+    with _naming(program):
+        parsed = parse_program(text)
     timing = simulator.simulate(parsed, chip, trace=folder is not None)
     if folder is not None:
         folder.write({"trace.json": json.dumps(timing.trace)})
@@ -169,6 +174,39 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
         microseconds = timing.total_cycles / float(chip.clock_mhz)
         print(f"{parsed.network} on {chip.name}: {timing.total_cycles:,} cycles, {microseconds:,.1f} us")
     return EXIT_DONE
+
+
+def check(plan: Path, model: ModelOptions | None, chip_name: str | None, as_json: bool) -> int:
+    """Recompute every constraint and cost of a plan file. Returns 0 if all hold and 1, with a line for each, if not.
+
+    ``model`` and ``chip_name`` default to what ``report.json`` in the plan's folder says.
+    """
+    from cmswitch.report import read_origin
+
+    text = _read_text(plan)
+    recorded = plan.parent / "report.json"
+    if model is None or chip_name is None:
+        if not recorded.is_file():
+            raise InputError(
+                f"{plan}: there is no report.json beside it that names its network and chip; give --model and --hw"
+            )
+        recorded_model, recorded_chip = read_origin(_read_text(recorded), str(recorded))
+        model, chip_name = model or recorded_model, chip_name or recorded_chip
+    chip = load_chip(chip_name)
+
+    from cmswitch.checker import check_plan, load_plan
+
+    with _naming(plan):
+        parsed = load_plan(text)
+    found = check_plan(parsed, load_network(model), chip)
+    violations = [str(violation) for violation in found.violations]
+    if as_json:
+        print(json.dumps({"plan": str(plan), "passed": not violations, "violations": violations}, indent=2))
+    elif violations:
+        print(f"{plan}: broken rules: {len(violations)}", *violations, sep="\n  ")
+    else:
+        print(f"{plan}: every constraint holds and every cost is as stated")
+    return EXIT_FAILED_CHECK if violations else EXIT_DONE
 
 
 def inspect(options: ModelOptions, as_json: bool) -> int:
@@ -193,6 +231,15 @@ def print_chip_schema() -> int:
 
     print(json.dumps(hw.json_schema(), indent=2))
     return EXIT_DONE
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the file's name in front of the message of an InputError about its text."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _read_text(path: Path) -> str:

@@ -13,6 +13,9 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING
 
+from cmswitch.errors import InputError
+from cmswitch.options import ModelOptions
+
 if TYPE_CHECKING:
     from cmswitch.graph.network import Network
     from cmswitch.pipeline import Result
@@ -159,9 +162,14 @@ class Report:
 
 
 def build_report(
-    network: Network, chip: Chip, options: dict[str, object], result: Result, import_seconds: float
+    network: Network,
+    chip: Chip,
+    options: dict[str, object],
+    result: Result,
+    import_seconds: float,
+    total_seconds: float,
 ) -> Report:
-    """The report of a compilation; ``import_seconds`` were spent before it, reading the network and the chip."""
+    """The report of a compilation that took ``total_seconds``, of which ``import_seconds`` went into reading its inputs."""
     certificate, timing = result.certificate, result.timing
     segments = tuple(
         SegmentSection(
@@ -177,9 +185,6 @@ def build_report(
         )
         for index, (planned, run) in enumerate(zip(result.plan.segments, timing.segments, strict=True))
     )
-    seconds = dict(result.seconds)
-    for key in ("import", "total"):
-        seconds[key] = seconds.get(key, 0.0) + import_seconds
     resident = result.program.resident_weights
     return Report(
         model=ModelSection(
@@ -203,7 +208,10 @@ def build_report(
             segments_considered=certificate.segments_considered,
             programs_solved=certificate.programs_solved,
             cache_hits=certificate.cache_hits,
-            seconds={key: round(value, 6) for key, value in seconds.items()},
+            seconds={
+                key: round(value, 6)
+                for key, value in {"import": import_seconds, **result.seconds, "total": total_seconds}.items()
+            },
         ),
         latency=LatencySection(
             predicted_cycles=certificate.objective_cycles,
@@ -226,6 +234,16 @@ def build_report(
         segments=segments,
         warnings=tuple(result.warnings),
     )
+
+
+def read_origin(text: str, name: str) -> tuple[ModelOptions, str]:
+    """The network and the chip that the report ``text`` is about. Raises InputError, naming the file ``name``."""
+    try:
+        options = json.loads(text)["options"]
+        origin = ModelOptions(options["model"], options["dims"], options["batch"], options["seq"])
+        return origin, options["hw"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{name}: not a report of cmswitch solve; give --model and --hw") from error
 
 
 def _interval(simulated: int, segments: tuple[SegmentSection, ...], resident: bool) -> int:

@@ -5,7 +5,8 @@ Sets
     e         tensors with a choice;  o  placements of e;  p  ports: main memory, buffer, the arrays of each tensor
 Data (integers; cycles over all chunks)
     a_i arrays of one copy, M_i rows, tau_i cycles of one MVM, C_i chunks, V_i vector cycles, w_i write cycles of
-    the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays, use_{i,eo,p,action} traffic (action: fetch, write, operand)
+    the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays,
+    use_{i,eo,p,action} traffic (action: fetch, write, operand)
 Variables
     y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i operand writing,
     T makespan, R reload, n rounds of array writes
@@ -272,8 +273,8 @@ def _ports(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> 
     everyone = set(range(len(problem.stages)))
     for port in loads.ports:
         if (load := loads.of(port, everyone, ("fetch", "write", "operand"))) is not None:
-            yield model.T >= load
-    yield model.T >= sum(stage.vector_cycles for stage in problem.stages) / model.unit
+            yield load <= model.T
+    yield sum(stage.vector_cycles for stage in problem.stages) / model.unit <= model.T
 
 
 def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
@@ -282,11 +283,11 @@ def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]
     if not indices:
         return
     stages, unit, ports = problem.stages, model.unit, problem.write_ports
-    yield model.R >= reload_least_cycles(problem) / unit
+    yield reload_least_cycles(problem) / unit <= model.R
     copies = [(i, d) for i in indices for d in stages[i].copies]
-    yield model.R >= _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies])
+    yield _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies]) <= model.R
     equal, shortest = in_rounds(problem)
     if equal:
         rounds = [(stages[i].arrays * d / ports, model.y[i, d]) for i in equal for d in stages[i].copies]
         yield model.n >= _linear(rounds)
-        yield model.R >= shortest / unit * model.n
+        yield shortest / unit * model.n <= model.R

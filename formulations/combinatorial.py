@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from formulations.bounds import least_target
 from formulations.evaluate import SegmentCost, evaluate
 from formulations.relaxation import Box, Relaxation, bits
 from formulations.segment import SegmentAllocation, SegmentProblem
-from formulations.shrinking import shrink
+from formulations.shrinking import least_target, shrink
 
 SearchEnd = Literal["optimal", "infeasible", "cutoff", "node_limit", "interrupted"]
 ROOT_PRECISION = Fraction(1, 512)
@@ -27,23 +26,23 @@ CHECK_EVERY = 16  # nodes between two looks at should_stop
 class SearchResult:
     """Outcome of :func:`solve_segment`.
 
-    ``bound``: cycles that no allocation undercuts (None: none fits). ``termination``: ``optimal`` (within the gap),
+    ``bound``: cycles that no allocation undercuts (``inf``: none fits). ``termination``: ``optimal`` (within the gap),
     ``infeasible``, ``cutoff`` (nothing below ``upper``), ``node_limit`` or ``interrupted``; with the last two ``allocation`` may
     still be there, and ``bound`` is what was proven.
     """
 
     allocation: SegmentAllocation | None
     cost: SegmentCost | None
-    bound: Fraction | None
+    bound: Fraction | float
     nodes: int
     termination: SearchEnd
 
     @property
-    def gap(self) -> Fraction | None:
+    def gap(self) -> float | None:
         """``(cost - bound) / cost``; None without an allocation."""
-        if self.cost is None or self.bound is None:
+        if self.cost is None:
             return None
-        return (self.cost.total - self.bound) / self.cost.total if self.cost.total else Fraction(0)
+        return float((self.cost.total - self.bound) / self.cost.total) if self.cost.total else 0.0
 
 
 def solve_segment(
@@ -65,7 +64,7 @@ def solve_segment(
         cost = evaluate(problem, allocation)
         if cost.total * search.relaxation.scale != search.best:
             raise ArithmeticError(f"the search costs an allocation at {search.best}, the exact re-cost at {cost.total}")
-    bound = None if search.bound is None else Fraction(search.bound, search.relaxation.scale)
+    bound = math.inf if search.bound is None else Fraction(search.bound, search.relaxation.scale)
     return SearchResult(allocation, cost, bound, search.nodes, end)
 
 

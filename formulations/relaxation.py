@@ -152,12 +152,18 @@ class Relaxation:
         return known
 
     def reload_of(self, options: list[int]) -> int:
-        """Scaled reload time for these options."""
+        """Scaled reload time for these option numbers."""
         if not self.reloads:
             return 0
-        copies = [stage.copies[k] for stage, k in zip(self.problem.stages, options, strict=True)]
+        return self.reload_of_copies([s.copies[k] for s, k in zip(self.problem.stages, options, strict=True)])
+
+    def reload_of_copies(self, copies: list[int]) -> int:
+        """Scaled reload time for these copies."""
+        if not self.reloads:
+            return 0
+        stages = self.problem.stages
         writing = sum(self.rewrite[i] * copies[i] for i in self.reloads)
-        jobs = sum(self.arrays[i][options[i]] for i in self.rounded)
+        jobs = sum(stages[i].arrays * copies[i] for i in self.rounded)
         return max(self.reload_least, writing, self.round * -(-jobs // self.problem.write_ports))
 
     def times(self, box: Box) -> Times:
@@ -178,16 +184,17 @@ class Relaxation:
                 for a in range(4):
                     if t[6 + a] > floor[a]:
                         floor[a] = t[6 + a]
-        moved, other, main, buffer, busy, latency, start, finish = [], [], [], [], [], [], [], []
+        moved, other, main, buffer = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
+        busy, latency, start, finish = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
         makespan = 0
         for j in span:
             fm, wm, om, fb, wb, ob = loads[j]
             f, w, o, b = floors[j]
-            main.append(fm + wm)
-            buffer.append(fb + wb)
+            main[j] = fm + wm
+            buffer[j] = fb + wb
             vector = self.vector[j]
-            moved.append((max(fm, fb, f) + vector + max(wm, wb, w)) * self.share_of_chunk[j])
-            other.append(max(fm + wm, fb + wb, b, vector))
+            moved[j] = (max(fm, fb, f) + vector + max(wm, wb, w)) * self.share_of_chunk[j]
+            other[j] = max(fm + wm, fb + wb, b, vector)
             top = box.high[j]
             busy_j = max(self.mvm[j][top], other[j])
             latency_j = moved[j] + self.first[j][top]
@@ -208,10 +215,10 @@ class Relaxation:
                     t_k += latency[m]
                 if t_k > end:
                     end = t_k
-            busy.append(busy_j)
-            latency.append(latency_j)
-            start.append(begin)
-            finish.append(end)
+            busy[j] = busy_j
+            latency[j] = latency_j
+            start[j] = begin
+            finish[j] = end
             if end > makespan:
                 makespan = end
         ports = self.scale * max(main_total, buffer_total, longest, self.vector_total)

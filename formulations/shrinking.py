@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from formulations.relaxation import Box, Relaxation, Times, bits
 
 
@@ -77,19 +79,11 @@ def _cap_reload(relaxation: Relaxation, box: Box, most: int) -> None:
 
 def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
     """(5) to (9): options with which even the least makespan exceeds ``most`` (scaled) leave the box."""
+    scale, finish, latency = relaxation.scale, times.finish, times.latency
     after_start, after_finish = relaxation.tails(box, times)
-    scale, chunk = relaxation.scale, relaxation.share_of_chunk
-    start, finish, latency = times.start, times.finish, times.latency
-    paths: list[list[tuple[int, int]]] = [
-        [(start[i] + after_finish[i], scale - chunk[i])] for i in range(relaxation.count)
-    ]
-    for j in range(relaxation.count):
-        for k, weight, between in relaxation.starts[j]:
-            paths[k].append((start[k] + sum(latency[m] for m in between) + after_start[j], weight))
-        for k, weight, between in relaxation.finishes[j]:
-            paths[j].append((finish[k] + sum(latency[m] for m in between) + after_finish[j], weight))
+    ways = paths(relaxation, times, after_start, after_finish)
     busiest = []
-    for i, own in enumerate(paths):
+    for i, own in enumerate(ways):
         low, high = box.low[i], box.high[i]
         if low < high:
             mvm, first, other, moved = relaxation.mvm[i], relaxation.first[i], times.other[i], times.moved[i]
@@ -128,6 +122,22 @@ def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
     return _reach_places(relaxation, box, times, most // scale, busiest)
 
 
+def paths(
+    relaxation: Relaxation, times: Times, after_start: list[int], after_finish: list[int]
+) -> list[list[tuple[int, int]]]:
+    """(8): for each stage i the (fixed, weight) with which ``fixed + lambda_i + weight L_i`` is a length of time in the makespan,
+    everything else at its least (scaled)."""
+    scale, chunk = relaxation.scale, relaxation.share_of_chunk
+    start, finish, latency = times.start, times.finish, times.latency
+    ways = [[(start[i] + after_finish[i], scale - chunk[i])] for i in range(relaxation.count)]
+    for j in range(relaxation.count):
+        for k, weight, between in relaxation.starts[j]:
+            ways[k].append((start[k] + sum(latency[m] for m in between) + after_start[j], weight))
+        for k, weight, between in relaxation.finishes[j]:
+            ways[j].append((finish[k] + sum(latency[m] for m in between) + after_finish[j], weight))
+    return ways
+
+
 def _reach_places(relaxation: Relaxation, box: Box, times: Times, most: int, busiest: list[int]) -> bool:
     """(6), (7), (9): placements that overload a port within ``most`` cycles, or keep a stage i busy for over ``busiest[i]``."""
     for e, mask in enumerate(box.places):
@@ -156,3 +166,31 @@ def _reach_places(relaxation: Relaxation, box: Box, times: Times, most: int, bus
             return False
         box.places[e] = mask
     return True
+
+
+def least_target(
+    relaxation: Relaxation, box: Box, most: int, precision: Fraction
+) -> tuple[int | None, list[Box], Box | None]:
+    """Bisect for the least target that shrinking ``box`` does not refute.
+
+    The bound (None if even ``most`` is refuted), the boxes that the targets not refuted left, and the smallest of them.
+    """
+    widest = box.copy()
+    refuted = shrink(relaxation, widest, most)
+    if refuted is None:
+        return None, [], None
+    bound, boxes = refuted, []
+    step = max(1, int(bound * precision))
+    reached: int | None = None
+    while reached is None or reached - bound > max(0, int(bound * precision)):
+        target = min(most, bound + step) if reached is None else (bound + reached) // 2
+        trial = widest.copy()
+        if shrink(relaxation, trial, target) is None:
+            bound = target + 1
+            step *= 3
+        else:
+            boxes.append(trial)
+            if target == bound:
+                return bound, boxes, trial
+            reached = target
+    return bound, boxes, boxes[-1]

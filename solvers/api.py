@@ -51,8 +51,8 @@ def solve(
     seconds = time.perf_counter() - built, time.process_time() - cpu, built - began
     result = _result(program, outcome, gap, seconds)
     if outcome.values is not None:
-        for var, x in zip(variables, outcome.values, strict=True):
-            var.set_value(result.values[var.name], skip_validation=True)
+        for var, name in zip(variables, program.names, strict=True):
+            var.set_value(result.values[name], skip_validation=True)
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import highspy
 import numpy as np
@@ -27,6 +26,15 @@ _TERMINATION = {
 }
 
 
+class _Quiet(highspy.Highs):
+    """HiGHS that does not print its banner when it is made."""
+
+    def enableCallbacks(self) -> None:
+        """Called on construction, where HiGHS would print."""
+        self.setOptionValue("log_to_console", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
 class Highs:
     """Backend ``highs``. ``options`` are those of HiGHS, by their HiGHS names."""
 
@@ -45,18 +53,15 @@ class Highs:
         if feasible and termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED):
             values = [float(x) for x in solver.getSolution().col_value]
         bound = None
-        if termination is Termination.OPTIMAL and not discrete and values is not None:
+        if discrete and termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED):
+            bound = float(info.mip_dual_bound) if abs(info.mip_dual_bound) < highspy.kHighsInf else None
+        elif termination is Termination.OPTIMAL and values is not None:
             bound = program.objective(values)
-        elif discrete and values is not None and abs(info.mip_dual_bound) < highspy.kHighsInf:
-            bound = float(info.mip_dual_bound)
-        elif discrete and abs(info.mip_dual_bound) < highspy.kHighsInf and termination is not Termination.INFEASIBLE:
-            bound = float(info.mip_dual_bound)
         return Outcome(termination, values, bound, max(0, info.mip_node_count), "".join(lines))
 
 
 def _instance(program: LinearProgram, settings: Settings, *, costs: bool = True) -> highspy.Highs:
-    solver = highspy.Highs()
-    _set(solver, "log_to_console", False)
+    solver = _Quiet()  # type: ignore[no-untyped-call]
     _set(solver, "threads", settings.threads)
     _set(solver, "random_seed", settings.seed)
     _set(solver, "mip_rel_gap", settings.gap)
@@ -104,6 +109,7 @@ def _run(solver: highspy.Highs, settings: Settings) -> Termination:
     """Run to the end; an interrupt, ``should_stop`` or an overrun time limit cancels the solve and keeps the incumbent."""
     solver.HandleUserInterrupt = True
     failure: list[BaseException] = []
+    done = threading.Event()  # an interrupted Thread.join() takes the thread for finished
 
     def work() -> None:
         try:
@@ -113,22 +119,22 @@ def _run(solver: highspy.Highs, settings: Settings) -> Termination:
         finally:
             # The task scheduler belongs to the thread that ran: release it, so that the next solve may choose its threads.
             highspy.Highs.resetGlobalScheduler(False)
+            done.set()
 
     deadline = None if settings.time_limit is None else time.monotonic() + settings.time_limit + GRACE_SECONDS
-    thread = threading.Thread(target=work, name="highs", daemon=True)
     interrupted = overrun = False
-    thread.start()
-    while thread.is_alive():
+    threading.Thread(target=work, name="highs", daemon=True).start()
+    while not done.is_set():
         try:
-            thread.join(POLL_SECONDS)
+            done.wait(POLL_SECONDS)
             if settings.should_stop is not None and settings.should_stop():
                 interrupted = True
             if deadline is not None and time.monotonic() > deadline:
                 overrun = True
+            if interrupted or overrun:
+                solver.cancelSolve()  # type: ignore[no-untyped-call]
         except KeyboardInterrupt:
             interrupted = True
-        if interrupted or overrun:
-            solver.cancelSolve()
     if failure:
         raise failure[0]
     termination = _TERMINATION.get(solver.getModelStatus(), Termination.ERROR)
@@ -143,8 +149,3 @@ def _unbounded_or_infeasible(program: LinearProgram, settings: Settings) -> Term
     termination = _run(solver, settings)
     return Termination.UNBOUNDED if termination is Termination.OPTIMAL else termination
 
-
-def version() -> str:
-    """Version of HiGHS."""
-    solver: Any = highspy.Highs()
-    return str(solver.version())

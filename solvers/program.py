@@ -122,8 +122,12 @@ def read_model(model: Any) -> tuple[LinearProgram, list[Any]]:
         return row, float(repn.constant)
 
     cost, offset = terms(objectives[0].expr, objectives[0].name)
-    row_lower, row_upper, row_names = [], [], []
-    starts, columns, coefficients = [0], [], []
+    row_lower: list[float] = []
+    row_upper: list[float] = []
+    row_names: list[str] = []
+    starts: list[int] = [0]
+    columns: list[int] = []
+    coefficients: list[float] = []
     for constraint in model.component_data_objects(Constraint, active=True):
         low, body, high = constraint.to_bounded_expression(evaluate_bounds=True)
         row, constant = terms(body, constraint.name)

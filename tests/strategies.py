@@ -69,7 +69,7 @@ def segment_problems(draw: st.DrawFn, largest: int = 4) -> SegmentProblem:
             dependences.append(Dependence(k, j, first, last, between, operand))
     choices = tuple(draw(tensors(count)) for _ in range(draw(st.integers(0, 3))))
     fixed = tuple(
-        Use(draw(st.integers(0, count - 1)), action, port, draw(st.integers(0, 80)))  # type: ignore[arg-type]
+        Use(draw(st.integers(0, count - 1)), action, port, draw(st.integers(0, 80)))
         for action in ("fetch", "write", "operand")
         for port in ("main", "buffer")
         if draw(st.integers(0, 2)) == 0

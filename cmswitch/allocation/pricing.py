@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
 from cmswitch.allocation.segment import Home, Limits, Segment, SegmentBuilder
@@ -61,8 +61,13 @@ class Pricer:
         self._prices: dict[tuple[SegmentKey, Limits, bool], Price] = {}
 
     def segment(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Segment:
-        """The description of a segment."""
-        return self.builder.build(first, last, dict(kept), limits or self.limits, self._reload_free(first, last))
+        """The description of a segment, its program restricted to ``limits`` (the choices remain those of the plan space)."""
+        segment = self.builder.build(first, last, dict(kept), self.limits, self._reload_free(first, last))
+        if limits is None or limits == self.limits:
+            return segment
+        problem, held = segment.problem, sum(place.arrays for place in segment.kept.values())
+        compute, memory = min(problem.compute_arrays, limits.compute), min(problem.memory_arrays, limits.memory - held)
+        return replace(segment, problem=replace(problem, compute_arrays=compute, memory_arrays=memory))
 
     def _reload_free(self, first: int, last: int) -> bool:
         return self._resident_weights and first == 0 and last == len(self.workload.cells)

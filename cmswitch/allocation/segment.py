@@ -157,8 +157,7 @@ class _Description:
             if in_main_too:
                 self.fixed += self._writes(tensor, "main", 0)
         elif whole_here and tensor in self.readers:
-            places = [Place(tensor, "main"), *self._on_chip(tensor)]
-            self._choose(places, in_main_too or live_after)
+            self._choose([*self._on_chip(tensor), Place(tensor, "main")], in_main_too or live_after)
         else:
             self.fixed += self._uses(Place(tensor, "main"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -59,7 +60,7 @@ class Allocator:
         limit = COMBINATORIAL_NODES if self.solver == "auto" else None
         found = solve_segment(problem, gap=self.gap, node_limit=limit, should_stop=should_stop)
         exact = evaluate(problem, found.allocation) if found.allocation is not None else None
-        solution = Solution(found.allocation, exact, float(found.bound))
+        solution = Solution(found.allocation, exact, math.inf if found.bound is None else float(found.bound))
         if self.solver == "auto" and found.termination == "node_limit" and not should_stop():
             return self._highs(problem, solution)
         return solution

@@ -20,11 +20,18 @@ def network_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.input if value.name not in stored]
 
 
-def bind(model: onnx.ModelProto, dims: Mapping[str, int], batch: int | None, seq: int | None, where: str) -> None:
+def bind(
+    model: onnx.ModelProto,
+    dims: Mapping[str, int],
+    batch: int | None,
+    seq: int | None,
+    where: str,
+    defaults: Mapping[str, int],
+) -> None:
     """Bind in place and forget the shapes the file states for other values, which may be symbolic or stale.
 
     ``dims`` binds by name; ``batch`` the symbolic first dimensions and those named like one; ``seq`` the symbolic second
-    dimensions and those named like one. A dimension without a name is called ``INPUT.AXIS``.
+    dimensions and those named like one; ``defaults`` what is left. A dimension without a name is called ``INPUT.AXIS``.
     """
     sizes = dict(dims)
     for name, size in (("batch", batch), ("seq", seq)):
@@ -33,6 +40,11 @@ def bind(model: onnx.ModelProto, dims: Mapping[str, int], batch: int | None, seq
     wrong = [f"{name}={size}" for name, size in sizes.items() if size < 1]
     if wrong:
         raise InputError(f"{where}: dimensions must be at least 1, not {', '.join(wrong)}")
+    for value in network_inputs(model.graph):
+        if not value.type.tensor_type.HasField("shape"):
+            raise InputError(
+                f"{where}: input {value.name!r} is no tensor with a known number of axes; export it with a shape"
+            )
     symbols = {name: axis for name, axis, _ in _symbols(model.graph)}
     unknown = [name for name in dims if name not in symbols]
     if unknown:
@@ -43,6 +55,7 @@ def bind(model: onnx.ModelProto, dims: Mapping[str, int], batch: int | None, seq
         option = {"batch": batch, "seq": seq}.get(kind)
         if option is not None:
             values.setdefault(name, option)
+    values = {**defaults, **values}
     _refuse_unused(model, batch, 0, "batch", symbols, where)
     _refuse_unused(model, seq, 1, "seq", symbols, where)
     unbound = [name for name in symbols if name not in values]
@@ -88,11 +101,9 @@ def _refuse_unused(
     """An option that binds nothing is an error unless the file has that size already."""
     if size is None or any(_kind(name, place) == option for name, place in symbols.items()):
         return
-    fixed = {
-        value.type.tensor_type.shape.dim[axis].dim_value
-        for value in network_inputs(model.graph)
-        if len(value.type.tensor_type.shape.dim) > axis
-    }
+    shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in network_inputs(model.graph)]
+    images_aside = [shape for shape in shapes if axis < len(shape) and (option == "batch" or len(shape) < 4)]
+    fixed = {shape[axis] for shape in images_aside}
     if fixed != {size}:
         raise InputError(
             f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; export the model with "

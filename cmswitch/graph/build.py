@@ -10,12 +10,13 @@ from cmswitch.errors import InputError
 from cmswitch.graph.ir import Graph, Node, Shape, Unsupported
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
 from cmswitch.graph.rules import RULES, Product, Vector, View
-from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through
+from cmswitch.graph.rules.rule import grouped
+from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through, units
 
 Mapped = Product | Vector | View
 
 
-@dataclass
+@dataclass(eq=False)
 class _Draft:
     """An operator under construction. ``order`` is its place; the vector-only operator on the inputs comes first."""
 
@@ -46,6 +47,7 @@ def build(graph: Graph) -> Network:
 
 
 def _apply_rules(graph: Graph) -> list[Mapped]:
+    used = {value for node in graph.nodes for value in node.inputs} | set(graph.outputs)
     found: list[Mapped] = []
     problems: list[str] = []
     for node in graph.nodes:
@@ -53,13 +55,27 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
         try:
             if rule is None:
                 raise Unsupported("no rule for this operator", "express it with supported operators before export")
-            found.append(rule(node))
+            mapped = rule(node)
+            _check(node, mapped, used)
+            found.append(mapped)
         except Unsupported as problem:
             problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
     if problems:
         count = f"{len(problems)} node{'s' * (len(problems) > 1)}"
         raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *problems)))
     return found
+
+
+def _check(node: Node, mapped: Mapped, used: set[str]) -> None:
+    """What no rule can do: further outputs that something reads, empty results, streaming of constants."""
+    made = len(mapped.links) if isinstance(mapped, Vector) else 1
+    if any(value in used for value in node.outputs[made:]):
+        raise Unsupported("more of its outputs are used than can be mapped", "remove the uses of the later outputs")
+    if any(node.output_elements(i) == 0 for i, value in enumerate(node.outputs[:made]) if value):
+        raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
+    streamed = mapped.matrix if isinstance(mapped, Product) else 0
+    if not isinstance(mapped, Vector) and node.value(streamed).constant:
+        raise Unsupported("a constant takes the place of its activation", "fold it before export")
 
 
 def _describe(node: Node) -> str:
@@ -74,15 +90,17 @@ def _describe(node: Node) -> str:
 class _Builder:
     def __init__(self, graph: Graph, mapped: Sequence[Mapped]) -> None:
         self._graph, self._mapped = graph, mapped
-        self._homes: dict[str, _Home] = {name: _Home(None, name, None) for name in graph.inputs}
+        self._homes: dict[str, _Home] = {}
         self._waiting: dict[str, tuple[VectorWork, ...]] = {}
         self._placed: set[str] = set()
         self._drafts: list[_Draft] = []
         self._first: _Draft | None = None
         self._streams: dict[str, Stream | None] = {}
+        self._first_chunks = 1
 
     def network(self) -> Network:
         """Place every node, then number operators and tensors."""
+        self._place_inputs()
         absorbed = _absorbed_normalizations(self._graph)
         for node, mapped in zip(self._graph.nodes, self._mapped, strict=True):
             if isinstance(mapped, Product):
@@ -97,6 +115,15 @@ class _Builder:
             else:
                 self._vector(node, mapped)
         return self._assemble()
+
+    def _place_inputs(self) -> None:
+        """Network inputs stream too: what is computed from them alone is cut along their rows (images) or tokens."""
+        used = {value for node in self._graph.nodes for value in node.inputs}
+        shapes = {name: self._shape(name) for name in self._graph.inputs if name in used}
+        axes = {name: (0, 2) if len(shape) > 3 else (0, 1)[: len(shape)] for name, shape in shapes.items()}
+        self._first_chunks = grouped(max((units(axes[name], shape) for name, shape in shapes.items()), default=1) or 1)
+        for name, shape in shapes.items():
+            self._homes[name] = _Home(None, name, rows(axes[name], shape, self._first_chunks))
 
     def _put(self, value: str, owner: _Draft, stream: Stream | None) -> None:
         self._homes[value] = _Home(owner, value, stream)
@@ -167,29 +194,28 @@ class _Builder:
         owners = [home.owner for _, v in given if (home := self._homes[v]).owner is not None]
         draft = max((o for o in owners if o is not None), key=lambda o: o.order, default=None) or self._prelude(node)
         schedule: Stream | None = None
-        for position, value in enumerate(node.outputs):
+        for position, value in enumerate(node.outputs[: len(rule.links)]):
             if not value:
                 continue
-            links = rule.links[position]
-            stream = join(
-                (
-                    through(self._homes[v].stream, links[i], self._shape(v), self._shape(value))
-                    for i, v in given
-                    if self._homes[v].owner is draft
-                ),
-                self._shape(value),
-            )
+            links, shape = rule.links[position], self._shape(value)
+            parts = [
+                (home.owner, through(home.stream, links[i], self._shape(v), shape))
+                for i, v in given
+                if (home := self._homes[v]).owner is draft or draft is self._first
+            ]
+            # a network input that the output does not follow is there from the start
+            stream = join((part for owner, part in parts if owner is not None or part is not None), shape)
             schedule = stream if position == 0 else None
             self._put(value, draft, stream)
             for i, v in given:
                 if self._homes[v].owner is not draft:
-                    self._read(draft, v, "side", schedule, links[i], self._shape(value))
+                    self._read(draft, v, "side", schedule, links[i], shape)
         self._work(draft, VectorWork(node.id, rule.kind, rule.elements, rule.columnwise))
 
     def _prelude(self, node: Node) -> _Draft:
         """The vector-only operator for what depends on network inputs alone."""
         if self._first is None:
-            self._first = _Draft(-1, node.id, 1)
+            self._first = _Draft(-1, node.id, self._first_chunks)
         return self._first
 
     def _assemble(self) -> Network:
@@ -229,9 +255,7 @@ class _Builder:
             for (tensor, _), read in draft.reads.items()
         )
         writes = tuple(Write(number[name], draft.chunks > 1 and self._streams[name] is None) for name in made)
-        return Operator(
-            draft.name, tuple(draft.nodes), draft.product, draft.chunks, reads, tuple(draft.vector), writes
-        )
+        return Operator(draft.name, tuple(draft.nodes), draft.product, draft.chunks, reads, tuple(draft.vector), writes)
 
 
 def _absorbed_normalizations(graph: Graph) -> frozenset[str]:

@@ -50,10 +50,15 @@ def _reshape(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     return inputs[0].reshape(shape)
 
 
+def _range(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+    return np.array(np.arange(*(limit.item() for limit in inputs)), inputs[0].dtype)
+
+
 def _divide(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
-    if np.issubdtype(inputs[0].dtype, np.integer):
-        return (np.sign(inputs[0]) * np.sign(inputs[1]) * (np.abs(inputs[0]) // np.abs(inputs[1]))).astype(inputs[0].dtype)
-    return inputs[0] / inputs[1]
+    left, right = inputs
+    if np.issubdtype(left.dtype, np.integer):  # truncated, not floored
+        return np.array(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)), left.dtype)
+    return np.asarray(left / right)
 
 
 def _cast(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
@@ -81,7 +86,7 @@ FOLDERS: dict[str, Folder] = {
     "Transpose": lambda inputs, attributes: np.transpose(inputs[0], attributes.get("perm")),
     "Expand": lambda inputs, attributes: inputs[0] * np.ones(tuple(int(i) for i in inputs[1]), inputs[0].dtype),
     "ConstantOfShape": _constant_of_shape,
-    "Range": lambda inputs, attributes: np.arange(inputs[0].item(), inputs[1].item(), inputs[2].item(), inputs[0].dtype),
+    "Range": _range,
     "Where": lambda inputs, attributes: np.where(inputs[0], inputs[1], inputs[2]),
     "Add": _binary(np.add),
     "Sub": _binary(np.subtract),
@@ -109,7 +114,12 @@ FOLDERS: dict[str, Folder] = {
 
 def constant_data(attributes: Mapping[str, Any]) -> Array | None:
     """Contents of a Constant node; None if it holds none that matter (large, sparse or text)."""
-    for name, dtype in (("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32), ("value_floats", np.float32)):
+    for name, dtype in (
+        ("value_int", np.int64),
+        ("value_ints", np.int64),
+        ("value_float", np.float32),
+        ("value_floats", np.float32),
+    ):
         if name in attributes:
             return np.array(attributes[name], dtype)
     return tensor_data(attributes["value"]) if "value" in attributes else None
@@ -122,6 +132,7 @@ def tensor_data(tensor: onnx.TensorProto) -> Array | None:
     if count > LARGEST or external or tensor.data_type == onnx.TensorProto.STRING:
         return None
     present = tensor.HasField("raw_data") or any(
-        len(field) for field in (tensor.int64_data, tensor.int32_data, tensor.float_data, tensor.double_data, tensor.uint64_data)
+        len(field)
+        for field in (tensor.int64_data, tensor.int32_data, tensor.float_data, tensor.double_data, tensor.uint64_data)
     )
     return numpy_helper.to_array(tensor) if present or not count else None

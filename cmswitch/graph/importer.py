@@ -10,7 +10,7 @@ from cmswitch.graph.build import build
 from cmswitch.graph.infer import infer
 from cmswitch.graph.load import read_model
 from cmswitch.graph.network import Network
-from cmswitch.graph.zoo import ZOO_PREFIX, zoo_model
+from cmswitch.graph.zoo import ZOO_PREFIX, zoo_entry
 
 
 def import_network(source: str | Path, dims: Mapping[str, int], batch: int | None, seq: int | None) -> Network:
@@ -18,9 +18,10 @@ def import_network(source: str | Path, dims: Mapping[str, int], batch: int | Non
     text = str(source)
     if text.startswith(ZOO_PREFIX):
         name = text[len(ZOO_PREFIX) :]
-        model = zoo_model(name)
+        entry = zoo_entry(name)
+        model, defaults = entry.make(), entry.defaults
     else:
         path = Path(source)
-        name, model = path.stem, read_model(path)
-    bind(model, dims, batch, seq, text)
+        name, model, defaults = path.stem, read_model(path), {}
+    bind(model, dims, batch, seq, text, defaults)
     return build(infer(model, name))

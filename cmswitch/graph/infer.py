@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
@@ -15,9 +16,21 @@ from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.fold import FOLDERS, LARGEST, constant_data, tensor_data
 from cmswitch.graph.ir import Graph, Node, Shape, Value
 
-RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
 SAME_DATA = frozenset(
-    {"Identity", "Transpose", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "DequantizeLinear", "QuantizeLinear"}
+    {
+        "Identity",
+        "Transpose",
+        "Cast",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "DequantizeLinear",
+        "QuantizeLinear",
+    }
 )
 """Operators whose constant result is the same stored weight in another form."""
 
@@ -75,8 +88,8 @@ def _ordered(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
         if len(later) == len(waiting):
             missing = next(value for value in later[0].input if value not in defined)
             raise InputError(
-                f"{name}: node {later[0].name or later[0].op_type!r} reads {missing!r}, which nothing before it produces (a cycle "
-                "or a missing node); export the model again"
+                f"{name}: node {later[0].name or later[0].op_type!r} reads {missing!r}, which nothing before it produces "
+                "(a cycle or a missing node); export the model again"
             )
         waiting = later
     return ordered
@@ -106,7 +119,9 @@ class _Inference:
         try:
             inferred = shape_inference.infer_shapes(model, data_prop=True).graph
         except (shape_inference.InferenceError, RuntimeError) as error:
-            raise InputError(f"{name}: the shapes contradict each other ({_first_line(error)}); export the model again") from error
+            raise InputError(
+                f"{name}: the shapes contradict each other ({_first_line(error)}); export the model again"
+            ) from error
         for value in (*inferred.value_info, *inferred.output):
             self._types[value.name] = value.type
         for tensor in model.graph.initializer:
@@ -119,22 +134,24 @@ class _Inference:
 
     def visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
         """Record what is known of the node's outputs; True if they are constants, so that the node never runs."""
+        source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
+        stored = self.values[source].weight if source else None
         data = self._evaluate(proto, domain, attributes)
         if data is not None:
             dtype = onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
-            self._constant(proto.output[0], data.shape, data, dtype)
+            self._constant(proto.output[0], data.shape, data, dtype, stored)
             return True
         self._complete(proto, domain)
         given = [self.values[value] for value in proto.input if value]
         runs = not all(value.constant for value in given) or proto.op_type in RANDOM
         runs = runs or any(a.HasField("g") or a.graphs for a in proto.attribute)
         for value in filter(None, proto.output):
-            source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
-            weight = None if runs else (self.values[source].weight if source else None) or value
-            self.values[value] = Value(_shape(self._types.get(value)), weight)
+            self.values[value] = Value(_shape(self._types.get(value)), None if runs else stored or value)
         return not runs
 
-    def _evaluate(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    def _evaluate(
+        self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]
+    ) -> np.ndarray[Any, Any] | None:
         if domain:
             return None
         if proto.op_type == "Constant":
@@ -153,7 +170,13 @@ class _Inference:
             return None
         if proto.op_type in ("ConstantOfShape", "Expand") and prod(int(i) for i in present[-1]) > LARGEST:
             return None
-        data = np.asarray(folder(present, attributes))
+        try:
+            data = np.asarray(folder(present, attributes))
+        except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+            raise InputError(
+                f"{self._name}: node {proto.name or proto.op_type!r} cannot be evaluated ({_first_line(error)}); "
+                "export the model again"
+            ) from error
         return data if data.size <= LARGEST else None
 
     def _complete(self, proto: onnx.NodeProto, domain: str) -> None:
@@ -176,13 +199,15 @@ class _Inference:
             )
         except (shape_inference.InferenceError, RuntimeError) as error:
             raise InputError(
-                f"{self._name}: node {proto.name or proto.op_type!r} has no valid output shape ({_first_line(error)}); check the bound "
-                "dimensions"
+                f"{self._name}: node {proto.name or proto.op_type!r} has no valid output shape "
+                f"({_first_line(error)}); check the bound dimensions"
             ) from error
         self._types.update(found)
 
-    def _constant(self, name: str, shape: Shape, data: np.ndarray[Any, Any] | None, dtype: int) -> None:
-        self.values[name] = Value(tuple(int(size) for size in shape), name, data)
+    def _constant(
+        self, name: str, shape: Shape, data: np.ndarray[Any, Any] | None, dtype: int, stored: str | None = None
+    ) -> None:
+        self.values[name] = Value(tuple(int(size) for size in shape), stored or name, data)
         self._types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
 
 

@@ -97,7 +97,8 @@ class Node:
     def _known(shape: Shape | None, name: str) -> Shape:
         if shape is None:
             raise Unsupported(
-                f"the shape of {name!r} does not follow from the input shapes", "bind every dimension with `--dim NAME=N`"
+                f"the shape of {name!r} does not follow from the input shapes",
+                "bind every dimension with `--dim NAME=N`",
             )
         return shape
 

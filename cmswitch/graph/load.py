@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from cmswitch.errors import InputError
 
@@ -19,16 +19,22 @@ def read_model(path: Path) -> onnx.ModelProto:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of an ONNX file or `zoo:NAME`") from error
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give the path of an ONNX file or `zoo:NAME`"
+        ) from error
     if not content:
         raise InputError(f"{path}: the file is empty; export or copy the model again")
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
     except DecodeError as error:
-        raise InputError(f"{path}: not an ONNX model, or cut off ({len(content)} bytes); export or copy it again") from error
+        raise InputError(
+            f"{path}: not an ONNX model, or cut off ({len(content)} bytes); export or copy it again"
+        ) from error
     if not model.ir_version or not model.opset_import or not model.graph.node:
-        raise InputError(f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported")
+        raise InputError(
+            f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported"
+        )
     _check_external(model, path)
     drop_data(model)
     return model
@@ -50,8 +56,16 @@ def drop_data(model: onnx.ModelProto) -> None:
     """Forget the contents of large constants: only their shapes matter."""
     for tensor in _tensors(model.graph):
         if tensor.ByteSize() > SMALL:
-            for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
-                tensor.ClearField(field)  # type: ignore[arg-type]
+            for field in (
+                "raw_data",
+                "float_data",
+                "int32_data",
+                "int64_data",
+                "double_data",
+                "uint64_data",
+                "string_data",
+            ):
+                tensor.ClearField(field)
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from math import ceil, lcm, prod
+from math import ceil, floor, lcm, prod
 
 from cmswitch.graph.ir import Shape
 from cmswitch.graph.network import Need
@@ -19,7 +19,7 @@ from cmswitch.graph.network import Need
 
 @dataclass(frozen=True)
 class Stream:
-    """Unit ``u`` (mixed radix over ``axes``) exists when ``min(total, ceil(rate u + offset))`` chunks of the operator are done."""
+    """Unit ``u`` (mixed radix over ``axes``) exists when ``min(total, ceil(rate u + offset))`` chunks are done."""
 
     axes: tuple[int, ...]
     rate: Fraction
@@ -67,7 +67,7 @@ def units(axes: Iterable[int], shape: Shape) -> int:
 def rows(axes: Iterable[int], shape: Shape, chunks: int) -> Stream | None:
     """Stream of a product's own output, whose units are made in order in ``chunks`` equal chunks. None: one unit only."""
     kept = squeeze(axes, shape)
-    if not kept:
+    if not kept or 0 in shape:
         return None
     rate = Fraction(chunks, units(kept, shape))
     return Stream(kept, rate, rate)
@@ -84,17 +84,32 @@ def reach(inputs: tuple[int, ...], outputs: tuple[int, ...], windows: tuple[Wind
     if all(window == SAME for window in windows) and inputs == outputs:
         return Reach(Fraction(1), Fraction(0), Fraction(0))
     rate = Fraction(prod(inputs), prod(outputs))
-    low = high = None
+    lows: list[Fraction] = []
+    highs: list[Fraction] = []
     for unit, position in enumerate(product(*(range(size) for size in outputs))):
         first = last = 0
         for i, size, window in zip(position, inputs, windows, strict=True):
             start = window.stride * i - window.pad
             first = first * size + min(max(start, 0), size - 1)
             last = last * size + min(max(start + window.extent - 1, 0), size - 1)
-        low = first - rate * unit if low is None else min(low, first - rate * unit)
-        high = last - rate * unit if high is None else max(high, last - rate * unit)
-    assert low is not None and high is not None
-    return Reach(rate, low, high)
+        lows.append(first - rate * unit)
+        highs.append(last - rate * unit)
+    return Reach(rate, min(lows), max(highs))
+
+
+def coarsen(stream: Stream, count: int, shape: Shape) -> Stream | None:
+    """The same stream seen in units of its first ``count`` axes only; None for no axis."""
+    if not count:
+        return None
+    finer = units(stream.axes[count:], shape)
+    return Stream(stream.axes[:count], stream.rate * finer, stream.rate * (finer - 1) + stream.offset)
+
+
+def _shared(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    """How many leading axes are the same."""
+    return next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 def through(stream: Stream | None, link: Link | None, inputs: Shape, outputs: Shape) -> Stream | None:
@@ -102,7 +117,9 @@ def through(stream: Stream | None, link: Link | None, inputs: Shape, outputs: Sh
     if stream is None or link is None:
         return None
     backward = {source: axis for axis, (source, _) in link.items()}
-    if any(axis not in backward for axis in stream.axes):
+    count = next((i for i, axis in enumerate(stream.axes) if axis not in backward), len(stream.axes))
+    stream = coarsen(stream, count, inputs)
+    if stream is None:
         return None
     axes = tuple(backward[axis] for axis in stream.axes)
     kept = squeeze(axes, outputs)
@@ -116,17 +133,20 @@ def through(stream: Stream | None, link: Link | None, inputs: Shape, outputs: Sh
 
 def join(streams: Iterable[Stream | None], shape: Shape) -> Stream | None:
     """Stream of a value that is complete when all of ``streams`` (over ``shape``) are."""
-    joined: list[Stream] = []
-    for stream in streams:
-        if stream is None or (joined and joined[0].axes != stream.axes):
-            return None
-        joined.append(stream)
-    if not joined:
+    joined = list(streams)
+    if not joined or joined[0] is None:
         return None
-    last = units(joined[0].axes, shape) - 1
-    start = max(s.offset for s in joined)
-    end = max(s.rate * last + s.offset for s in joined)
-    return Stream(joined[0].axes, (end - start) / last, start)
+    axes = joined[0].axes
+    for stream in joined[1:]:
+        axes = axes[: _shared(axes, stream.axes) if stream else 0]
+    coarse = [coarsen(stream, len(axes), shape) for stream in joined if stream]
+    same = [stream for stream in coarse if stream]
+    if not same:
+        return None
+    last = units(axes, shape) - 1
+    start = max(s.offset for s in same)
+    end = max(s.rate * last + s.offset for s in same)
+    return Stream(axes, (end - start) / last, start)
 
 
 def reshape(stream: Stream | None, inputs: Shape, outputs: Shape) -> Stream | None:
@@ -182,7 +202,13 @@ def _groups(inputs: Shape, outputs: Shape) -> list[tuple[tuple[int, ...], tuple[
 
 
 def need(
-    schedule: Stream | None, chunks: int, link: Link | None, outputs: Shape, producer: Stream | None, inputs: Shape, total: int
+    schedule: Stream | None,
+    chunks: int,
+    link: Link | None,
+    outputs: Shape,
+    producer: Stream | None,
+    inputs: Shape,
+    total: int,
 ) -> Need:
     """What one use of a value needs.
 
@@ -191,27 +217,45 @@ def need(
     """
     if schedule is None or producer is None or link is None or total == 1:
         return Need.whole(total)
-    if any(axis not in link for axis in schedule.axes):
+    follows = next((i for i, axis in enumerate(schedule.axes) if axis not in link), len(schedule.axes))
+    sources = tuple(link[axis][0] for axis in schedule.axes[:follows])
+    shared = _shared(squeeze(sources, inputs), producer.axes)
+    coarse = coarsen(producer, shared, inputs)
+    if coarse is None:
         return Need.whole(total)
-    sources = tuple(link[axis][0] for axis in schedule.axes)
-    if squeeze(sources, inputs) != producer.axes:
-        return Need.whole(total)
+    count = sources.index(producer.axes[shared - 1]) + 1
+    axes = schedule.axes[:count]
     found = reach(
-        tuple(inputs[a] for a in sources),
-        tuple(outputs[a] for a in schedule.axes),
-        tuple(link[a][1] for a in schedule.axes),
+        tuple(inputs[a] for a in sources[:count]), tuple(outputs[a] for a in axes), tuple(link[a][1] for a in axes)
     )
-    rate = schedule.rate
-    last = units(schedule.axes, outputs) - 1
-    early = min(schedule.offset, chunks - rate * last)
-    grain = 1 / rate
-    step = Fraction(1, _common(grain, schedule.offset * grain))
-    slack = (schedule.offset - early) * grain + grain - step
-    slope = producer.rate * found.rate * grain
-    start = producer.rate * (found.rate * (1 - early) * grain + found.high) + producer.offset
-    span = ceil(producer.rate * (found.rate * slack + found.high - found.low)) + 1
-    common = _common(slope, start)
-    return Need(int(slope * common), common, int(start * common), min(total, span))
+    finer = units(schedule.axes[count:], outputs)
+    found = Reach(found.rate / finer, found.low - found.rate * Fraction(finer - 1, finer), found.high)
+    made, read = units(schedule.axes, outputs), units(coarse.axes, inputs)
+    return _steady_need(schedule, made, chunks, found, coarse, read, total)
+
+
+@lru_cache(maxsize=4096)
+def _steady_need(
+    schedule: Stream, made: int, chunks: int, found: Reach, producer: Stream, read: int, total: int
+) -> Need:
+    """Need of a consumer that makes ``made`` units in ``chunks`` chunks from ``read`` units that come in ``total`` chunks.
+
+    Unit ``u`` is handled in chunk ``ceil(rate u + offset) - 1``, the last chunk handling what the schedule would put after it.
+    """
+    rate, offset = schedule.rate, schedule.offset
+    early = min(offset, chunks - rate * (made - 1))
+    slope = producer.rate * found.rate / rate
+    start = producer.rate * (found.rate * (1 - early) / rate + found.high) + producer.offset
+    common = lcm(slope.denominator, start.denominator)
+    numerator, shift = int(slope * common), int(start * common)
+    wanted = Need(numerator, common, shift, total)
+    span = 1
+    for chunk in range(chunks):
+        unit = max(0, floor((chunk - offset) / rate) + 1) if chunk else 0
+        first = min(max(0, ceil(found.rate * unit + found.low)), read - 1)
+        oldest = min(max(producer.available(first, total) - 1, 0), first * total // read)
+        span = max(span, wanted.chunks(chunk, total) - oldest)
+    return Need(numerator, common, shift, min(total, span))
 
 
 def merge(first: Need, second: Need, total: int) -> Need:
@@ -223,7 +267,3 @@ def merge(first: Need, second: Need, total: int) -> Need:
     low, high = sorted((first, second), key=lambda n: Fraction(n.offset, n.denominator))
     gap = ceil(Fraction(high.offset, high.denominator) - Fraction(low.offset, low.denominator))
     return Need(high.numerator, high.denominator, high.offset, min(total, max(high.span, low.span + gap)))
-
-
-def _common(*fractions: Fraction) -> int:
-    return lcm(*(fraction.denominator for fraction in fractions))

@@ -50,12 +50,12 @@ class ExactModes:
     def run(self, best: Path, best_cost: float, bound: float, gap: float, should_stop: Callable[[], bool]) -> tuple[Path, float]:
         """The best path (with its modes) and a lower bound on every plan, switches included."""
         while not should_stop() and best_cost - bound > gap * best_cost:
-            labels = self.search.labels(best_cost)
+            labels = self.search.labels(best_cost * (1 - gap))
             lower, lower_path = self._shortest(labels, by_bound=True)
             upper, upper_path = self._shortest(labels, by_bound=False)
             if upper < best_cost and upper_path is not None:
                 best, best_cost = upper_path, upper
-            bound = max(bound, min(lower, best_cost))
+            bound = max(bound, min(lower, best_cost * (1 - gap)))
             if lower_path is None or best_cost - bound <= gap * best_cost:
                 break
             if not self._refine(lower_path, should_stop):
@@ -89,6 +89,10 @@ class ExactModes:
         if key not in self._curves:
             full = np.full(self.size, math.inf)
             curve = _Curve(np.full(self.size, edge.price.bound), full, np.zeros(self.size, dtype=bool))
+            workload = self.pricer.workload
+            least = sum(workload.arrays(p) for p in workload.pieces(edge.source.cut, edge.target.cut))
+            for impossible in (slice(0, least), slice(max(0, self.chip.arrays - edge.kept_arrays + 1), None)):
+                curve.bound[impossible], curve.solved[impossible] = math.inf, True
             self._curves[key] = curve
             if edge.price.solved:
                 self._note(edge, curve, edge.price)

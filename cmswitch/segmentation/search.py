@@ -185,31 +185,33 @@ class Search:
         self.edges_considered = max(self.edges_considered, considered)
         return labels
 
-    def run(self, switch_bound: float, price_path: Callable[[Path], float]) -> tuple[Path, float]:
+    def run(
+        self, switch_bound: float, price_path: Callable[[Path], float], start: tuple[Path, float] | None = None
+    ) -> tuple[Path, float]:
         """The best path found and a lower bound on every plan's cycles, switches included.
 
-        ``switch_bound`` bounds the switch cycles of any plan; ``price_path`` gives a solved path's cycles with its switches.
+        ``switch_bound`` bounds the switch cycles of any plan; ``price_path`` gives a solved path's cycles with its switches;
+        ``start`` is a path of this graph that is known already, with its cycles.
+
+        Only paths that would beat the incumbent by more than the gap are pursued: when none is left, the gap is proven.
         """
-        best = self.first_path()
-        best_cost = price_path(best)
-        bound = self.graph.ahead[0]
+        best, best_cost = start or self._priced(self.first_path(), price_path)
+        bound = self.graph.ahead[0] + switch_bound
         pricer = self.graph.pricer
-        while not self.should_stop():
-            labels = self.labels(best_cost - switch_bound)
+        while not self.should_stop() and bound < best_cost * (1 - self.gap):
+            if self.on_progress:
+                self.on_progress(best_cost, bound)
+            cutoff = best_cost * (1 - self.gap)
+            labels = self.labels(cutoff - switch_bound)
             end = labels[-1].get(Node(len(labels) - 1, ()))
-            if end is None or end.bound >= best_cost - switch_bound:
-                bound = best_cost - switch_bound
+            if end is None or end.bound + switch_bound >= cutoff:
+                bound = cutoff
                 break
-            bound = max(bound, end.bound)
+            bound = max(bound, end.bound + switch_bound)
             if not math.isinf(end.cost):
-                path = _walk(labels, end.bound, False)
-                cost = price_path(path)
+                path, cost = self._priced(_walk(labels, end.bound, False), price_path)
                 if cost < best_cost:
                     best, best_cost = path, cost
-            if self.on_progress:
-                self.on_progress(best_cost, bound + switch_bound)
-            if best_cost - (bound + switch_bound) <= self.gap * best_cost:
-                break
             open_edges = [e for e in _walk(labels, end.bound, True).edges if not e.price.solved]
             if not open_edges:
                 break
@@ -221,7 +223,11 @@ class Search:
                     pricer.tighten(edge.price)
                 elif not edge.price.solved:
                     pricer.solve(edge.price, self.should_stop)
-        return best, bound + switch_bound
+        return best, min(bound, best_cost)
+
+    @staticmethod
+    def _priced(path: Path, price_path: Callable[[Path], float]) -> tuple[Path, float]:
+        return path, price_path(path)
 
 
 def _walk(labels: list[dict[Node, Label]], bound: float, by_bound: bool) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cmswitch.simulator.legality import SimulationError
-from cmswitch.simulator.simulate import simulate
+from cmswitch.simulator.machine import simulate
 from cmswitch.simulator.timing import Busy, Energy, SegmentTiming, StageTiming, Timing, Waits
 
 __all__ = ["Busy", "Energy", "SegmentTiming", "SimulationError", "StageTiming", "Timing", "Waits", "simulate"]

@@ -24,6 +24,7 @@ VECTOR_UNIT = -1
 """The vector unit among the port numbers."""
 
 _FETCH, _OPERAND, _VECTOR, _WRITE = range(4)
+_ACTIONS = ("fetch", "operand", "vector", "write")
 _Cause = Literal["input", "port", "window", "vector_unit", "operand"]
 
 
@@ -121,12 +122,15 @@ class _Stage:
 
 @dataclass(frozen=True)
 class _Request:
-    """A claim of ``cycles`` on ``port``; ``order`` breaks ties among requests made at the same cycle."""
+    """A claim of ``cycles`` on ``port`` that calls ``granted`` with the cycle at which it starts.
+
+    ``order`` (stage, action, number) breaks ties among requests made at the same cycle; waiting counts under ``cause``.
+    """
 
     order: tuple[int, int, int]
     port: int
     cycles: int
-    action: str
+    cause: _Cause
     granted: Callable[[int], None]
 
 
@@ -138,6 +142,7 @@ def run_pipeline(problem: SegmentProblem, trace: bool = False) -> PipelineRun:
 class _Pipeline:
     def __init__(self, problem: SegmentProblem, trace: bool) -> None:
         self._env = simpy.Environment()
+        self._now = 0
         self._stages = [_Stage(p, i, [0] * len(p.copies)) for i, p in enumerate(problem.stages)]
         self._write_ports = WritePorts(problem.write_ports)
         self._free: dict[int, int] = defaultdict(int)
@@ -175,10 +180,6 @@ class _Pipeline:
         return PipelineRun(cycles, tuple(runs), busy, self._write_ports.busy, self._compute_busy, peak, spans)
 
     # --- what happens at one instant ----------------------------------------------------------------------------------
-
-    @property
-    def _now(self) -> int:
-        return int(self._env.now)
 
     def _advance(self, *indices: int) -> None:
         """Let these operators, and those that they set going, do all they can now."""
@@ -283,7 +284,7 @@ class _Pipeline:
             stage.vectored += 1
             self._advance(stage.index)
 
-        self._request(stage, _VECTOR, 0, VECTOR_UNIT, problem.vector, "vector_unit", done)
+        self._claim(stage, _VECTOR, 0, VECTOR_UNIT, problem.vector, "vector_unit", done)
         return True
 
     def _try_write(self, stage: _Stage, agenda: list[int]) -> bool:
@@ -350,8 +351,7 @@ class _Pipeline:
                 start += tile.read
 
         if total:
-            request = _Request((stage.index, _OPERAND, 0), tiles[0].port, total, "operand", granted)
-            self._enqueue(stage, request, "port")
+            self._queue(_Request((stage.index, _OPERAND, 0), tiles[0].port, total, "port", granted))
         else:
             granted(self._now)
 
@@ -394,31 +394,25 @@ class _Pipeline:
         if not left[1]:
             report(True, agenda)
         for number, move in enumerate(moves):
-            self._request(stage, action, number, move.port, move.cycles, "port", partial(ended, move.awaited))
+            self._claim(stage, action, number, move.port, move.cycles, "port", partial(ended, move.awaited))
 
-    def _request(
+    def _claim(
         self, stage: _Stage, action: int, number: int, port: int, cycles: int, cause: _Cause, done: Callable[[], None]
     ) -> None:
-        name = ("fetch", "operand", "vector", "write")[action]
-        request = _Request(
-            (stage.index, action, number), port, cycles, name, lambda start: self._at(start + cycles, done)
-        )
-        self._enqueue(stage, request, cause)
+        """Queue for a port and call ``done`` when the work on it has ended."""
+        order = (stage.index, action, number)
+        self._queue(_Request(order, port, cycles, cause, lambda start: self._at(start + cycles, done)))
 
-    def _enqueue(self, stage: _Stage, request: _Request, cause: _Cause) -> None:
-        """Queue a request; what it waits for the port counts under ``cause``."""
-        start, requested = request.granted, self._now
-
-        def granted(begin: int) -> None:
-            stage.waits[cause] += begin - requested
-            start(begin)
-
-        self._requests.append(replace(request, granted=granted))
+    def _queue(self, request: _Request) -> None:
+        self._requests.append(request)
         self._flush_later()
 
     def _at(self, time: int, action: Callable[[], None]) -> None:
-        event = simpy.Timeout(self._env, time - self._now)
-        event.callbacks.append(lambda _: action())
+        def happen(_: simpy.Event) -> None:
+            self._now = time
+            action()
+
+        simpy.Timeout(self._env, time - self._now).callbacks.append(happen)
 
     def _flush_later(self) -> None:
         """Serve the requests of this cycle once nothing else can happen in it (events of one cycle are in order of creation)."""
@@ -430,9 +424,11 @@ class _Pipeline:
         requests, self._requests = self._requests, []
         for request in sorted(requests, key=lambda r: r.order):
             start = max(self._now, self._free[request.port])
+            index, action, _ = request.order
+            self._stages[index].waits[request.cause] += start - self._now
             self._free[request.port] = start + request.cycles
             self._busy[request.port] += request.cycles
-            self._record(request.port, request.order[0], request.action, start, request.cycles)
+            self._record(request.port, index, _ACTIONS[action], start, request.cycles)
             request.granted(start)
         arrivals, self._arrivals = self._arrivals, []
         for index, _, tile in sorted(arrivals, key=lambda a: a[:2]):

@@ -46,3 +46,10 @@ def test_no_stray_artefacts() -> None:
 
 def test_no_large_files() -> None:
     assert [p for p in project_files() if p.stat().st_size > LARGEST_BYTES] == []
+
+
+def test_every_folder_of_a_package_is_in_the_wheel() -> None:
+    """A folder without ``__init__.py`` is importable from the tree and missing from the wheel."""
+    packages = ("benchmarks", "cmswitch", "formulations", "hw", "solvers")
+    folders = {p.parent for p in PYTHON_FILES if p.relative_to(ROOT).parts[0] in packages}
+    assert [str(f.relative_to(ROOT)) for f in sorted(folders) if not (f / "__init__.py").is_file()] == []

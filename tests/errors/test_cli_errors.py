@@ -9,30 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cmswitch.cli import main
-
 Run = Callable[..., tuple[int, str]]
 SOLVE = ("solve", "zoo:resnet18", "--hw", "dynaplasia")
 HINT = "see 'cmswitch solve --help'"
-
-
-@pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command that must fail in an otherwise empty folder; returns the exit code and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        before = sorted(tmp_path.rglob("*"))
-        contents = {p: p.read_bytes() for p in before if p.is_file()}
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert sorted(tmp_path.rglob("*")) == before
-        assert {p: p.read_bytes() for p in before if p.is_file()} == contents
-        assert "Traceback" not in err
-        return code, err
-
-    return run
 
 
 @pytest.mark.parametrize(

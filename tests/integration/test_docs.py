@@ -58,14 +58,20 @@ def commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def environment() -> dict[str, str]:
-    """The current one, in which this interpreter's commands are found first and this tree is what is imported."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The current one, in which ``cmswitch`` and ``python`` are this tree and this interpreter, installed or not."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name, arguments in (("cmswitch", "-m cmswitch "), ("python", "")):
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_examples_run_as_shown(page: Path, tmp_path: Path) -> None:
+def test_examples_run_as_shown(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     for example in examples(page):
         where = f"{page.relative_to(ROOT)}:{example.line}"
         if example.language == "python":
@@ -74,7 +80,7 @@ def test_examples_run_as_shown(page: Path, tmp_path: Path) -> None:
             steps = [(["bash", "-c", command], output) for command, output in commands(example.text)]
         for command, expected in steps:
             done = subprocess.run(
-                command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=300
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
             )
             assert done.returncode == 0, f"{where}: {command[-1]}\nexit {done.returncode}\n{done.stderr}"
             if expected.strip():

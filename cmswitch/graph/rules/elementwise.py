@@ -5,16 +5,20 @@ from __future__ import annotations
 from cmswitch.graph.ir import Node
 from cmswitch.graph.rules.rule import Rule, Vector, broadcast
 
+# fmt: off
 UNARY = (
-    "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
-    "IsInf IsNaN LeakyRelu Log Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign "
-    "Sqrt Swish Tan Tanh ThresholdedRelu"
-).split()
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip", "Cos",
+    "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf", "IsNaN", "LeakyRelu",
+    "Log", "Mish", "Neg", "Not", "PRelu", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign",
+    "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+)
 BINARY = (
-    "And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Mod Mul Or Pow Where Xor"
-).split()
-VARIADIC = "Max Mean Min".split()
-ADDITIVE = "Add Sub Sum".split()
+    "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
+    "Less", "LessOrEqual", "Mod", "Mul", "Or", "Pow", "Where", "Xor",
+)
+# fmt: on
+VARIADIC = ("Max", "Mean", "Min")
+ADDITIVE = ("Add", "Sub", "Sum")
 
 
 def elementwise(node: Node) -> Vector:

@@ -11,7 +11,7 @@ from cmswitch.graph.streams import SAME, Window
 
 def gemm(node: Node) -> Product:
     """Gemm: Y = A' B' + C. A constant A is held in the arrays and B streamed: Y' = B A."""
-    left, right, out = node.shape(0), node.shape(1), node.output_shape()
+    left, out = node.shape(0), node.output_shape()
     across, down = node.integer("transA", 0), node.integer("transB", 0)
     inner = left[0] if across else left[1]
     sides = (2,) if node.has(2) and not node.value(2).constant else ()

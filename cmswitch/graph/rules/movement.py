@@ -74,9 +74,7 @@ def gather(node: Node) -> Vector:
     """Gather along one axis, an embedding look-up for one: other axes of the data and all axes of the indices stream."""
     data, indices, out = node.shape(0), node.shape(1), node.output_shape()
     axis = axis_of(node.integer("axis", 0), len(data))
-    table: Link = {
-        (a if a < axis else a + len(indices) - 1): (a, SAME) for a in range(len(data)) if a != axis
-    }
+    table: Link = {(a if a < axis else a + len(indices) - 1): (a, SAME) for a in range(len(data)) if a != axis}
     picked: Link = {axis + a: (a, SAME) for a in range(len(indices))}
     return Vector("gather", prod(out), ((table, picked),), columnwise=False)
 
@@ -91,7 +89,7 @@ def expand(node: Node) -> Vector | View:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        "Cast CastLike Dropout Flatten Identity Reshape Squeeze Unsqueeze".split(),
+        ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"),
         view,
     ),
     "Transpose": transpose,

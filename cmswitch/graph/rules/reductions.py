@@ -55,14 +55,15 @@ def lp_normalization(node: Node) -> Vector:
     return Vector("normalization", prod(data), ((broadcast(data, data, coupled),),), columnwise=False)
 
 
+# fmt: off
+REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare", "ArgMax", "ArgMin",
+)
+# fmt: on
+
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-            "ReduceSumSquare ArgMax ArgMin"
-        ).split(),
-        reduction,
-    ),
+    **dict.fromkeys(REDUCTIONS, reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), softmax),
     "LayerNormalization": layer_normalization,
     "RMSNormalization": layer_normalization,

@@ -1,0 +1,1 @@
+"""The meta-operator program and its text form."""

@@ -1,0 +1,127 @@
+"""The cost rows of one segment with every choice made, in fractions (docstring of :mod:`formulations.allocation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+def ceil_div(a: int, b: int) -> int:
+    """``a / b`` rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An operator in a segment; cycles over all chunks. ``tile_reads`` are from where the operand lives."""
+
+    arrays: int
+    rows: int
+    row_cycles: int
+    chunks: int
+    vector_cycles: int
+    tile_writes: tuple[int, ...]
+    tile_reads: tuple[int, ...]
+    tile_reads_from_main: tuple[int, ...]
+    operand_made_here: bool
+
+
+@dataclass(frozen=True)
+class Move:
+    """``cycles`` of traffic of a stage on a port; ``action``: fetch, write, or operand (written into the arrays)."""
+
+    stage: int
+    action: str
+    port: str
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Stage ``after`` waits for ``first`` chunks of ``before``, its last ``last`` chunks for all of them."""
+
+    before: int
+    after: int
+    first: int
+    last: int
+    between: tuple[int, ...]
+    operand: bool
+
+
+def segment_cycles(
+    stages: Sequence[Stage],
+    copies: Sequence[int],
+    moves: Sequence[Move],
+    waits: Sequence[Wait],
+    write_ports: int,
+    reload_free: bool,
+) -> Fraction:
+    """Cycles of reload and execution."""
+    return execute_cycles(stages, copies, moves, waits, write_ports) + (
+        0 if reload_free else reload_cycles(stages, copies, write_ports)
+    )
+
+
+def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: int) -> Fraction:
+    """Row (10)."""
+    loaded = [(s, d) for s, d in zip(stages, copies, strict=True) if s.arrays and not s.operand_made_here]
+    if not loaded:
+        return Fraction(0)
+    reading = sum(sum(s.tile_reads) for s, _ in loaded)
+    tail = min(
+        max(0, write - read) for s, _ in loaded for write, read in zip(s.tile_writes, s.tile_reads_from_main, strict=True)
+    )
+    longest = max(max(s.tile_writes) for s, _ in loaded)
+    writing = Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
+    equal = [(s, d) for s, d in loaded if len(set(s.tile_writes)) == 1]
+    rounds = ceil_div(sum(s.arrays * d for s, d in equal), write_ports)
+    shortest = min((s.tile_writes[0] for s, _ in equal), default=0)
+    return max(Fraction(reading + tail), Fraction(longest), writing, Fraction(rounds * shortest))
+
+
+def execute_cycles(
+    stages: Sequence[Stage], copies: Sequence[int], moves: Sequence[Move], waits: Sequence[Wait], write_ports: int
+) -> Fraction:
+    """Rows (5) to (9)."""
+
+    def load(port: str, actions: tuple[str, ...], stage: int | None = None) -> int:
+        """Traffic on a port, of one stage or of all."""
+        return sum(m.cycles for m in moves if m.port == port and m.action in actions and stage in (None, m.stage))
+
+    ports = sorted({m.port for m in moves})
+    busy, latency = [], []
+    for i, (stage, d) in enumerate(zip(stages, copies, strict=True)):
+        multiply = ceil_div(stage.rows, d) * stage.row_cycles if d else 0
+        loads = []
+        for port in ports:
+            if any(m.port == port and m.stage == i and m.action != "operand" for m in moves):
+                loads.append(load(port, ("fetch", "write"), None if port.startswith("arrays") else i))
+        busy.append(max(multiply, stage.vector_cycles, *loads, 0))
+        fetch = max((load(port, ("fetch",), i) for port in ports), default=0)
+        write = max((load(port, ("write",), i) for port in ports), default=0)
+        first = ceil_div(ceil_div(stage.rows, stage.chunks), d) * stage.row_cycles if d else 0
+        latency.append(Fraction(fetch + stage.vector_cycles + write, stage.chunks) + first)
+    start: list[Fraction] = []
+    finish: list[Fraction] = []
+    for j, (stage, d) in enumerate(zip(stages, copies, strict=True)):
+        begin = end = Fraction(0)
+        for wait in waits:
+            if wait.after != j:
+                continue
+            k = wait.before
+            if wait.operand:
+                if len(set(stage.tile_writes)) == 1:
+                    writing = ceil_div(stage.arrays * d, write_ports) * stage.tile_writes[0]
+                else:
+                    writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_ports))
+                reading = max((load(port, ("operand",), j) for port in ports), default=0)
+                begin = max(begin, finish[k] + max(writing, reading))
+            else:
+                between = sum((latency[m] for m in wait.between), Fraction(0))
+                begin = max(begin, start[k] + latency[k] + Fraction((wait.first - 1) * busy[k], stages[k].chunks) + between)
+                end = max(end, finish[k] + between + latency[j] + Fraction((wait.last - 1) * busy[j], stage.chunks))
+        start.append(begin)
+        finish.append(max(end, begin + latency[j] + busy[j] - Fraction(busy[j], stage.chunks)))
+    total = [load(port, ("fetch", "write", "operand")) for port in ports]
+    return max(*finish, *(Fraction(t) for t in total), Fraction(sum(s.vector_cycles for s in stages)))

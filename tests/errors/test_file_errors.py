@@ -1,0 +1,154 @@
+"""Every bad file through the real command: exit code, message, nothing on stdout, nothing written, no traceback."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+
+import hw
+
+Run = Callable[..., tuple[int, str]]
+
+
+def save_model(
+    path: Path, nodes: list[onnx.NodeProto], weights: dict[str, list[int]], shapes: dict[str, list[int | str]]
+) -> None:
+    """Write a network that reads ``x`` and gives ``y``."""
+    real = onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor(name, real, shape, [0.0] * math.prod(shape)) for name, shape in weights.items()]
+    ends = {name: onnx.helper.make_tensor_value_info(name, real, shape) for name, shape in shapes.items()}
+    graph = onnx.helper.make_graph(nodes, "g", [ends["x"]], [ends["y"]], values)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def product(path: Path) -> None:
+    """Write one matrix product with two symbolic dimensions."""
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    save_model(path, [node], {"w": [8, 4]}, {"x": ["batch", "length", 8], "y": ["batch", "length", 4]})
+
+
+def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
+    product(tmp_path / "whole.onnx")
+    (tmp_path / "cut.onnx").write_bytes((tmp_path / "whole.onnx").read_bytes()[:60])
+    (tmp_path / "text.onnx").write_text("hello\n")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    (tmp_path / "folder.onnx").mkdir()
+    advice = "give the path of an ONNX file or `zoo:NAME`"
+    for name, message in {
+        "cut.onnx": "cut.onnx: not an ONNX model, or cut off (60 bytes); export or copy it again",
+        "text.onnx": "text.onnx: not an ONNX model, or cut off (6 bytes); export or copy it again",
+        "empty.onnx": "empty.onnx: the file is empty; export or copy the model again",
+        "folder.onnx": f"folder.onnx: cannot be read (Is a directory); {advice}",
+        "absent.onnx": f"absent.onnx: cannot be read (No such file or directory); {advice}",
+        "whole.onnx": "whole.onnx: unbound dimensions batch, length; give `--dim batch=N --dim length=N`",
+    }.items():
+        assert refused("solve", name, "--hw", "dynaplasia", "--out", "o") == (2, f"cmswitch: error: {message}\n")
+        assert refused("inspect", name) == (2, f"cmswitch: error: {message}\n")
+
+
+def test_dimension_that_the_model_does_not_have(refused: Run, tmp_path: Path) -> None:
+    product(tmp_path / "m.onnx")
+    code, err = refused("inspect", "m.onnx", "--dim", "btch=1")
+    assert (code, "did you mean 'batch'?" in err) == (2, True)
+
+
+def test_nodes_that_cannot_be_mapped(refused: Run, tmp_path: Path) -> None:
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["h"], name="first", group=3),
+        onnx.helper.make_node("Det", ["h"], ["y"], name="second"),
+    ]
+    save_model(tmp_path / "m.onnx", nodes, {"w": [6, 2, 3, 3]}, {"x": [1, 8, 4, 4], "y": [1, 6]})
+    code, err = refused("solve", "m.onnx", "--hw", "dynaplasia", "--json")
+    assert code == 2
+    assert "3 groups do not divide 8 input channels" in err
+    assert "second: Det (ai.onnx 17)" in err
+
+
+def test_data_outside_the_folder(refused: Run, tmp_path: Path) -> None:
+    product(tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    weight = model.graph.initializer[0]
+    weight.ClearField("float_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="../secret.bin")
+    onnx.save(model, tmp_path / "m.onnx")
+    assert refused("solve", "m.onnx", "--hw", "dynaplasia") == (
+        2,
+        "cmswitch: error: m.onnx: the data of 'w' is at '../secret.bin', outside the model's folder; "
+        "move it next to the model\n",
+    )
+
+
+def test_unknown_names(refused: Run) -> None:
+    code, err = refused("solve", "zoo:resnet81", "--hw", "dynaplasia")
+    assert code == 2
+    assert err.startswith("cmswitch: error: zoo:resnet81: no such network; did you mean `zoo:resnet18`?")
+    assert refused("solve", "zoo:resnet18", "--hw", "dynaplasa") == (
+        2,
+        "cmswitch: error: dynaplasa: no preset and no file of this name; nearest preset: dynaplasia; "
+        "presets: dynaplasia, prime\n",
+    )
+
+
+def chip_file(path: Path, *edits: tuple[str, str]) -> None:
+    """Write the preset ``dynaplasia`` with the first line that starts with a key replaced."""
+    lines = (Path(hw.__file__).parent / "presets" / "dynaplasia.yaml").read_text(encoding="utf-8").splitlines()
+    for start, new in edits:
+        lines[next(i for i, line in enumerate(lines) if line.startswith(start))] = new
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_chip_files(refused: Run, tmp_path: Path) -> None:
+    chip_file(tmp_path / "c.yaml", ("arrays_per_core:", "arrays_per_core: -2"), ("  columns:", "  colums: 320"))
+    for command in (("solve", "zoo:resnet18", "--hw", "c.yaml"), ("hw", "validate", "c.yaml")):
+        code, err = refused(*command)
+        assert code == 2
+        assert "arrays_per_core: expected a whole number of at least 1, got -2" in err
+        assert "array.colums: expected a key of array, got 'colums'; nearest key: columns" in err
+
+
+def test_chips_that_cannot_hold_the_network(refused: Run, tmp_path: Path) -> None:
+    chip_file(tmp_path / "narrow.yaml", ("  columns:", "  columns: 4"))
+    assert refused("solve", "zoo:resnet18", "--hw", "narrow.yaml", "--out", "o") == (
+        1,
+        "cmswitch: error: no feasible plan: one weight needs 8 columns, the chip has 4 (short by 4); "
+        "use at least 8 columns, more bits per cell, fewer weight bits or binding 'arrays'\n",
+    )
+    chip_file(tmp_path / "few.yaml", ("arrays_per_core:", "arrays_per_core: 2"), ("cut_inner:", "cut_inner: false"))
+    assert refused("solve", "zoo:resnet18", "--hw", "few.yaml", "--out", "o") == (
+        1,
+        "cmswitch: error: operator 'stage2.0.conv2': no feasible plan: one column block needs 4 arrays, the chip has 2 "
+        "(short by 2); allow cut_inner in the chip file or use arrays with more rows\n",
+    )
+
+
+def test_programs_and_plans(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("nonsense\n")
+    (tmp_path / "b").write_bytes(b"\xff\xfe")
+    for command in (("simulate", "p", "--hw", "prime"), ("check", "p", "--model", "zoo:resnet18", "--hw", "prime")):
+        code, err = refused(*command)
+        assert (code, err.startswith("cmswitch: error: p: ")) == (2, True)
+    assert refused("simulate", "b", "--hw", "prime") == (
+        2,
+        "cmswitch: error: b: not a text file (byte 0 is not UTF-8)\n",
+    )
+    assert refused("simulate", "none", "--hw", "prime") == (
+        2,
+        "cmswitch: error: none: cannot read: No such file or directory\n",
+    )
+    assert refused("check", "p") == (
+        2,
+        "cmswitch: error: p: there is no report.json beside it that names its network and chip; give --model and --hw\n",
+    )
+    (tmp_path / "report.json").write_text("{}")
+    assert refused("check", "p") == (
+        2,
+        "cmswitch: error: report.json: not a report of cmswitch solve; give --model and --hw\n",
+    )
+    assert refused("check", "p", "--seq", "3") == (
+        2,
+        "cmswitch check: error: --dim, --batch and --seq need --model\nsee 'cmswitch check --help'\n",
+    )

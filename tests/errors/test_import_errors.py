@@ -1,0 +1,217 @@
+"""What a user reads when a network cannot be imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from cmswitch.errors import InputError
+from cmswitch.graph import load_network
+
+
+def message(source: str | Path, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load_network(source, **options)
+    return str(caught.value)
+
+
+def save(
+    folder: Path, nodes: list[onnx.NodeProto], shapes: dict[str, list[Any]], weights: dict[str, list[int]]
+) -> Path:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    outputs = [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)]
+    stored = [TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims) for name, dims in weights.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, stored)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 2)]
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.onnx"
+    assert message(path) == (
+        f"{path}: cannot be read (No such file or directory); give the path of an ONNX file or `zoo:NAME`"
+    )
+
+
+def test_directory(tmp_path: Path) -> None:
+    assert message(tmp_path) == (
+        f"{tmp_path}: cannot be read (Is a directory); give the path of an ONNX file or `zoo:NAME`"
+    )
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    path.touch()
+    assert message(path) == f"{path}: the file is empty; export or copy the model again"
+
+
+def test_not_onnx(tmp_path: Path) -> None:
+    path = tmp_path / "text.onnx"
+    path.write_text("this is not a model\n")
+    assert message(path) == f"{path}: not an ONNX model, or cut off (20 bytes); export or copy it again"
+
+
+def test_truncated_file(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    path = save(tmp_path, [node], {"x": [1, 2]}, {})
+    path.write_bytes(path.read_bytes()[:-9])
+    size = path.stat().st_size
+    assert message(path) == f"{path}: not an ONNX model, or cut off ({size} bytes); export or copy it again"
+
+
+def test_valid_protobuf_without_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "no_graph.onnx"
+    path.write_bytes(onnx.ModelProto(producer_name="nobody").SerializeToString())
+    assert message(path) == (
+        f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported"
+    )
+
+
+def test_all_unbound_dimensions_are_listed(tmp_path: Path) -> None:
+    path = save(
+        tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["batch", "tokens", None]}, {"w": [4, 4]}
+    )
+    assert message(path) == (
+        f"{path}: unbound dimensions batch, tokens, x.2; give `--dim batch=N --dim tokens=N --dim x.2=N`"
+    )
+    assert message(path, dims={"batch": 1, "tokens": 2}) == f"{path}: unbound dimension x.2; give `--dim x.2=N`"
+    assert message(path, dims={"batsh": 1}) == (
+        f"{path}: there is no dimension 'batsh'; the unbound ones are batch, tokens, x.2; did you mean 'batch'?"
+    )
+    assert message(path, batch=0) == f"{path}: dimensions must be at least 1, not batch=0"
+
+
+def test_batch_that_binds_nothing(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
+    assert message(path, batch=2) == (
+        f"{path}: --batch 2 has nothing to bind, the inputs have fixed dimensions; "
+        "export the model with a symbolic dimension"
+    )
+    load_network(path, batch=1)
+
+
+def test_all_unsupported_nodes_are_listed(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Fancy", ["x"], ["a"], "first", domain="acme"),
+        helper.make_node("MatMul", ["x", "w"], ["b"], "product"),
+        helper.make_node("NonZero", ["b"], ["c"], "second"),
+        helper.make_node("Cast", ["c"], ["d"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Join", ["a", "d"], ["e"], "third", domain="acme"),
+    ]
+    path = save(tmp_path, nodes, {"x": [2, 4]}, {"w": [4, 4]})
+    lines = message(path).splitlines()
+    assert lines[0] == "model: 4 nodes cannot be mapped"
+    assert lines[1] == (
+        "  first: Fancy (acme 2) [2x4] -> [?]: no rule for this operator; express it with supported operators before export"
+    )
+    assert lines[2].startswith("  second: NonZero (ai.onnx 17) [2x4] -> [?]: no rule for this operator;")
+    assert lines[3].startswith(
+        "  cast: Cast (ai.onnx 17) [?] -> [?]: the shape of 'c' does not follow from the input shapes;"
+    )
+    assert lines[4].startswith("  third: Join (acme 2) [?, ?] -> [?]: no rule")
+    assert len(lines) == 5
+
+
+def test_group_count_that_does_not_divide(tmp_path: Path) -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", group=3, kernel_shape=[1, 1])
+    path = save(tmp_path, [node], {"x": [1, 8, 4, 4]}, {"w": [6, 2, 1, 1]})
+    assert message(path).splitlines()[1] == (
+        "  conv: Conv (ai.onnx 17) [1x8x4x4, 6x2x1x1] -> [1x6x4x4]: 3 groups do not divide 8 input channels "
+        "and 6 output channels with 2 input channels per group; correct the attribute `group` or the weight's shape"
+    )
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/weights.bin", "inner/../../weights.bin"])
+def test_external_data_outside_the_folder(tmp_path: Path, location: str) -> None:
+    path = save(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    model.graph.initializer[0].external_data.add(key="location", value=location)
+    path.write_bytes(model.SerializeToString())
+    assert message(path) == (
+        f"{path}: the data of 'w' is at {location!r}, outside the model's folder; move it next to the model"
+    )
+
+
+def test_link_that_leaves_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = save(folder, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
+    (tmp_path / "secret.bin").touch()
+    (folder / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    model.graph.initializer[0].external_data.add(key="location", value="weights.bin")
+    path.write_bytes(model.SerializeToString())
+    assert "outside the model's folder" in message(path)
+
+
+def test_value_that_nothing_produces(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("Relu", ["missing"], ["y"], "relu")], {"x": [1, 4]}, {})
+    assert message(path) == (
+        "model: node 'relu' reads 'missing', which nothing before it produces (a cycle or a missing node); export the model again"
+    )
+
+
+def test_shapes_that_contradict(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"x": [1, 5]}, {"w": [4, 4]})
+    assert message(path).startswith("model: node 'm' has no valid output shape (")
+
+
+def test_network_of_constants(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("Relu", ["w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
+    assert message(path) == "model: no output depends on an input; there is nothing to map"
+
+
+def test_unknown_zoo_name() -> None:
+    assert message("zoo:resnet-50") == (
+        "zoo:resnet-50: no such network; did you mean `zoo:resnet50`? "
+        "There are resnet18, resnet50, vgg16, mobilenet_v2, bert-large, vit-base"
+    )
+    assert message("zoo:xyz").startswith("zoo:xyz: no such network; There are")
+
+
+def test_zoo_network_without_a_sequence() -> None:
+    assert message("zoo:resnet18", dims={"seq": 3}) == (
+        "zoo:resnet18: there is no dimension 'seq'; the unbound ones are batch"
+    )
+    assert message("zoo:resnet18", seq=3).startswith("zoo:resnet18: --seq 3 has nothing to bind")
+
+
+def test_input_without_a_shape(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 4]}, {})
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    path.write_bytes(model.SerializeToString())
+    assert message(path) == f"{path}: input 'x' is no tensor with a known number of axes; export it with a shape"
+
+
+def test_outputs_that_no_rule_makes(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("Dropout", ["m"], ["d", "mask"], "drop"),
+        helper.make_node("Not", ["mask"], ["n"], "not"),
+        helper.make_node("Where", ["n", "d", "m"], ["y"], "where"),
+    ]
+    path = save(tmp_path, nodes, {"x": [2, 4]}, {"w": [4, 4]})
+    assert message(path).splitlines() == [
+        "model: 1 node cannot be mapped",
+        "  drop: Dropout (ai.onnx 17) [2x4] -> [2x4, 2x4]: more of its outputs are used than can be mapped; "
+        "remove the uses of the later outputs",
+    ]
+
+
+def test_shape_chain_that_fails(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], "shape"),
+        helper.make_node("Gather", ["s", "s"], ["g"], "pick"),
+        helper.make_node("Reshape", ["x", "g"], ["y"], "reshape"),
+    ]
+    path = save(tmp_path, nodes, {"x": [2, 4]}, {})
+    assert message(path).startswith("model: node 'pick' cannot be evaluated (index 2 is out of bounds")

@@ -1,0 +1,159 @@
+"""Hand-computed allocations, refused input, and what importing the package loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from formulations import (
+    Dependence,
+    Placement,
+    SegmentAllocation,
+    SegmentProblem,
+    StageData,
+    Use,
+    allocation_start,
+    build_segment_allocation,
+    evaluate,
+    lower_bound,
+    read_segment_allocation,
+    solve_segment,
+)
+from formulations.pipeline import pipeline
+from solvers import solve
+
+FIRST = StageData(2, 8, 3, 4, 4, (1, 2), 10, 20, 30, 5)
+SECOND = StageData(1, 8, 2, 4, 8, (1,), 10, 10, 15, 7)
+IN_MAIN = Placement("main", 0, 0, (Use(0, "write", "main", 16), Use(1, "fetch", "main", 16)))
+IN_ARRAYS = Placement("arrays", 1, 0, (Use(0, "write", "arrays", 8), Use(1, "fetch", "arrays", 8)))
+PAIR = SegmentProblem(
+    stages=(FIRST, SECOND),
+    tensors=((IN_MAIN, IN_ARRAYS),),
+    dependences=(Dependence(0, 1, first=2, last=2),),
+    fixed=(Use(0, "fetch", "main", 12),),
+    total_arrays=6,
+    compute_arrays=6,
+    memory_arrays=6,
+    buffer_bytes=0,
+    write_ports=2,
+)
+TWICE_IN_ARRAYS = SegmentAllocation((2, 1), (1,))
+
+
+def test_two_stages_by_hand() -> None:
+    # L = (16, 16) from the shared array port; lambda = ((12 + 4 + 8)/4 + 3, (8 + 8)/4 + 4) = (9, 8)
+    # s_1 = 9 + 16/4 = 13; f_0 = 9 + 12 = 21; f_1 = max(13 + 8 + 12, 21 + 8 + 4) = 33; R = 45 + 5, above 50/2 and 3 rounds
+    cost = evaluate(PAIR, TWICE_IN_ARRAYS)
+    assert cost.execute == 33 and cost.reload == 50 and cost.total == 83
+    assert (cost.compute_arrays, cost.memory_arrays) == (5, 1)
+
+
+def test_one_port_in_main_memory_by_hand() -> None:
+    # L_0 = max(24, 12 + 16), L_1 = 16; lambda = ((12 + 4 + 16)/4 + 6, (16 + 8)/4 + 4) = (14, 10); s_1 = 14 + 7
+    # f_0 = 14 + 21 = 35; f_1 = max(21 + 10 + 12, 35 + 10 + 4) = 49; main memory carries 44
+    assert evaluate(PAIR, SegmentAllocation((1, 1), (0,))).execute == 49
+
+
+def test_dynamic_operand_by_hand() -> None:
+    # s_1 = f_0 + max(10, 9) with f_0 = 21 (L_0 = 12, lambda_0 = 12/4 + 4/4 + 4/4 + 3 = 8 without traffic of the tensor)
+    operand = (Placement("main", 0, 0, (Use(0, "write", "main", 4), Use(1, "operand", "main", 9))),)
+    problem = replace(
+        PAIR,
+        stages=(FIRST, replace(SECOND, operand_in_segment=True)),
+        tensors=(operand,),
+        dependences=(Dependence(0, 1, 4, 4, operand=True),),
+    )
+    # L_0 = max(12, 12 + 4) = 16; f_0 = 8 + 12 = 20; s_1 = 30; lambda_1 = 8/4 + 4 = 6; f_1 = 30 + 6 + 12
+    cost = evaluate(problem, SegmentAllocation((2, 1), (0,)))
+    assert cost.execute == 48 and cost.reload == 35
+
+
+def test_unequal_tiles_are_not_written_in_rounds() -> None:
+    slow = replace(PAIR, stages=(replace(FIRST, weight_cycles=0), replace(SECOND, weight_cycles=0)), write_ports=1)
+    assert evaluate(slow, TWICE_IN_ARRAYS).reload == 50
+    uneven = replace(slow, stages=(replace(slow.stages[0], copy_write_cycles=11), slow.stages[1]))
+    assert evaluate(uneven, TWICE_IN_ARRAYS).reload == Fraction(2 * 11 + 10)
+    assert evaluate(replace(uneven, reload_free=True), TWICE_IN_ARRAYS).reload == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "choice", "message"),
+    [
+        ({}, SegmentAllocation((3, 1), (1,)), r"\(1\) stage 0: 3 copies"),
+        ({}, SegmentAllocation((2, 1), (2,)), r"\(2\) tensor 0: no placement 2"),
+        ({}, SegmentAllocation((2,), (1,)), r"\(1\)\(2\)"),
+        ({"compute_arrays": 4}, TWICE_IN_ARRAYS, r"\(3\) compute-mode arrays: 5 used, 4 available"),
+        ({"memory_arrays": 0}, TWICE_IN_ARRAYS, r"\(3\) memory-mode arrays: 1 used, 0 available"),
+        ({"total_arrays": 5}, TWICE_IN_ARRAYS, r"\(3\) arrays: 6 used, 5 available"),
+        ({"buffer_bytes": -1}, TWICE_IN_ARRAYS, r"\(4\) buffer bytes"),
+    ],
+)
+def test_a_violated_constraint_is_named(change: dict[str, int], choice: SegmentAllocation, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(replace(PAIR, **change), choice)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (replace(PAIR, stages=()), "at least one stage"),
+        (replace(PAIR, write_ports=0), "write_ports"),
+        (replace(PAIR, stages=(replace(FIRST, copies=(2, 1)), SECOND)), "ascending"),
+        (replace(PAIR, stages=(replace(FIRST, chunks=0), SECOND)), "chunks"),
+        (replace(PAIR, stages=(replace(FIRST, arrays=0), SECOND)), "do not go with copies"),
+        (replace(PAIR, dependences=(Dependence(1, 0, 1, 1),)), "topological"),
+        (replace(PAIR, dependences=(Dependence(0, 1, 0, 1),)), "first and last"),
+        (replace(PAIR, tensors=((),)), "no placement"),
+        (replace(PAIR, fixed=(Use(0, "fetch", "arrays", 1),)), "fixed traffic cannot use port 'arrays'"),
+        (replace(PAIR, fixed=(Use(2, "fetch", "main", 1),)), "bad traffic"),
+    ],
+)
+def test_a_malformed_problem_is_refused_everywhere(problem: SegmentProblem, message: str) -> None:
+    for use in (build_segment_allocation, lower_bound, solve_segment, lambda p: evaluate(p, TWICE_IN_ARRAYS)):
+        with pytest.raises(ValueError, match=message):
+            use(problem)
+
+
+def test_search_modes() -> None:
+    best = solve_segment(PAIR)
+    assert best.cost is not None and best.bound == best.cost.total == 83 and best.gap == 0
+    assert solve_segment(PAIR, upper=83).termination == "cutoff"
+    assert solve_segment(PAIR, upper=83).bound == 83
+    assert solve_segment(PAIR, upper=84).allocation == best.allocation
+    stopped = solve_segment(PAIR, should_stop=lambda: True)
+    assert stopped.termination == "interrupted" and 0 < stopped.bound <= 83
+    limited = solve_segment(PAIR, node_limit=0)
+    assert limited.termination == "node_limit" and limited.bound <= 83 and limited.allocation is not None
+    nothing = solve_segment(replace(PAIR, total_arrays=2))
+    assert (nothing.termination, nothing.cost, nothing.bound) == ("infeasible", None, float("inf"))
+    assert lower_bound(replace(PAIR, total_arrays=2)) == float("inf")
+
+
+def test_warm_start_and_reading_back() -> None:
+    model = build_segment_allocation(PAIR)
+    with pytest.raises(ValueError, match="holds no solution"):
+        read_segment_allocation(model, PAIR)
+    solve(model, warm_start=allocation_start(PAIR, TWICE_IN_ARRAYS))
+    assert evaluate(PAIR, read_segment_allocation(model, PAIR)).total == 83
+
+
+def test_implied_dependences_are_left_out() -> None:
+    chain = replace(
+        PAIR,
+        stages=(FIRST, SECOND, SECOND),
+        dependences=(Dependence(0, 1, 2, 1), Dependence(1, 2, 1, 2), Dependence(0, 2, 2, 2, (1,))),
+    )
+    assert len(pipeline(chain).starts) == len(pipeline(chain).finishes) == 2
+    wider = replace(chain, dependences=(*chain.dependences[:2], Dependence(0, 2, 3, 3, (1,))))
+    assert len(pipeline(wider).starts) == len(pipeline(wider).finishes) == 3
+
+
+def test_import_is_light() -> None:
+    code = "import formulations, sys; print([m for m in ('pyomo', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    with pytest.raises(ImportError, match="nothing_like_it"):
+        from formulations import nothing_like_it  # noqa: F401

@@ -1,0 +1,215 @@
+"""Needs through reshapes, transpositions, slices and joins, checked by running the network on changed data.
+
+For every product that streams the result of another one, whatever the producer makes after the chunks that chunk ``c`` waits
+for is replaced by other numbers; the consumer's rows of chunk ``c`` must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cmswitch.graph.build import build
+from cmswitch.graph.infer import infer
+from cmswitch.graph.network import MatrixProduct, Network
+
+Array = np.ndarray[Any, Any]
+
+
+class Sketch:
+    """A small model with random weights."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.graph = onnx.GraphProto(name="sketch")
+        self.graph.input.append(helper.make_tensor_value_info("data", TensorProto.FLOAT, shape))
+        self.random = np.random.default_rng(1)
+
+    def weight(self, *shape: int) -> str:
+        name = f"w{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(self.random.normal(size=shape).astype(np.float32), name))
+        return name
+
+    def ints(self, *values: int) -> str:
+        name = f"i{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{operator}{len(self.graph.node)}"
+        self.graph.node.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
+        return name
+
+    def model(self, output: str) -> onnx.ModelProto:
+        self.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
+        return helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def attention(batch: int) -> onnx.ModelProto:
+    s = Sketch((batch, 6, 8))
+    data = s.add("MatMul", "data", s.weight(8, 8))
+
+    def head(order: list[int]) -> str:
+        split = s.add("Reshape", s.add("MatMul", data, s.weight(8, 8)), s.ints(0, 0, 2, 4))
+        return s.add("Transpose", split, perm=order)
+
+    query, key, value = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
+    scores = s.add("Softmax", s.add("MatMul", query, key), axis=-1)
+    mixed = s.add("Transpose", s.add("MatMul", scores, value), perm=[0, 2, 1, 3])
+    joined = s.add("MatMul", s.add("Reshape", mixed, s.ints(0, 0, 8)), s.weight(8, 8))
+    return s.model(s.add("MatMul", s.add("Add", joined, data), s.weight(8, 3)))
+
+
+def patches(batch: int) -> onnx.ModelProto:
+    """Convolution to tokens: the streaming axis is split from, and merged with, its columns; a token goes in front."""
+    s = Sketch((batch, 2, 12, 9))
+    data = s.add("Conv", "data", s.weight(4, 2, 3, 3), strides=[3, 3])
+    tokens = s.add("Transpose", s.add("Reshape", data, s.ints(0, 4, 12)), perm=[0, 2, 1])
+    tokens = s.add("Concat", s.weight(batch, 2, 4), tokens, axis=1)
+    tokens = s.add("MatMul", tokens, s.weight(4, 6))
+    back = s.add("Slice", tokens, s.ints(2), s.ints(14), s.ints(1), s.ints(1))
+    image = s.add("Reshape", s.add("Transpose", back, perm=[0, 2, 1]), s.ints(0, 6, 4, 3))
+    image = s.add("Conv", image, s.weight(5, 6, 3, 3), pads=[1, 1, 1, 1])
+    return s.model(s.add("Gemm", s.add("Flatten", s.add("GlobalAveragePool", image)), s.weight(5, 3)))
+
+
+def shuffle(batch: int) -> onnx.ModelProto:
+    s = Sketch((batch, 4, 8, 5))
+    data = s.add("Conv", "data", s.weight(6, 2, 1, 1), group=2)
+    data = s.add(
+        "Reshape",
+        s.add("Transpose", s.add("Reshape", data, s.ints(0, 2, 3, 8, 5)), perm=[0, 2, 1, 3, 4]),
+        s.ints(0, 6, 8, 5),
+    )
+    data = s.add("Conv", data, s.weight(6, 1, 3, 3), group=6, pads=[1, 1, 1, 1], strides=[2, 2])
+    parts = s.add("Concat", data, s.add("Relu", data), axis=1)
+    return s.model(s.add("Conv", parts, s.weight(2, 12, 2, 2), auto_pad="SAME_UPPER"))
+
+
+def one_dimensional(batch: int) -> onnx.ModelProto:
+    """More positions than chunks, then a stride; the chunks of producer and consumer do not line up."""
+    s = Sketch((batch, 2, 700))
+    data = s.add("Conv", "data", s.weight(3, 2, 5), pads=[2, 2])
+    data = s.add("MaxPool", data, kernel_shape=[3], strides=[2], pads=[1, 1])
+    data = s.add("Conv", data, s.weight(3, 3, 3), dilations=[2], pads=[2, 2])
+    return s.model(s.add("MatMul", s.add("Transpose", data, perm=[0, 2, 1]), s.weight(3, 4)))
+
+
+def volume(batch: int) -> onnx.ModelProto:
+    s = Sketch((batch, 2, 5, 6, 4))
+    data = s.add("Conv", "data", s.weight(3, 2, 3, 3, 3), pads=[1, 1, 1, 1, 1, 1])
+    data = s.add("AveragePool", data, kernel_shape=[2, 2, 2], strides=[1, 2, 2])
+    return s.model(s.add("Conv", data, s.weight(2, 3, 2, 2, 1)))
+
+
+def sequence_reductions(batch: int) -> onnx.ModelProto:
+    """What a token cannot see: a sum over tokens, a softmax over tokens, a reversed order."""
+    s = Sketch((batch, 7, 4))
+    data = s.add("MatMul", "data", s.weight(4, 4))
+    total = s.add("ReduceMean", data, axes=[1], keepdims=1)
+    weighted = s.add("Mul", s.add("Softmax", data, axis=1), s.add("Sub", data, total))
+    turned = s.add("Slice", data, s.ints(-1), s.ints(-100), s.ints(1), s.ints(-1))
+    left = s.add("MatMul", weighted, s.weight(4, 3))
+    right = s.add("MatMul", turned, s.weight(4, 3))
+    swapped = s.add("MatMul", s.weight(5, 7), s.add("Add", left, right))
+    return s.model(s.add("MatMul", swapped, s.weight(3, 2)))
+
+
+def constant_left(batch: int) -> onnx.ModelProto:
+    s = Sketch((batch, 4, 6))
+    data = s.add("MatMul", s.weight(5, 4), "data")
+    data = s.add("MatMul", s.weight(3, 5), s.add("Relu", data))
+    return s.model(s.add("MatMul", s.add("Transpose", data, perm=[0, 2, 1]), s.weight(3, 2)))
+
+
+SKETCHES = (attention, patches, shuffle, one_dimensional, volume, sequence_reductions, constant_left)
+
+
+def by_rows(value: Array, product: MatrixProduct, node: onnx.NodeProto, constant: set[str]) -> Array:
+    """``value`` of a product as [rows of one group, everything else], the rows in the order in which they are made."""
+    if node.op_type == "Conv":
+        value = np.moveaxis(value, 1, -1)
+    elif node.input[0] in constant:
+        value = np.swapaxes(value, -1, -2)
+    if product.dynamic:
+        value = np.moveaxis(value.reshape(product.groups, product.rows, -1), 0, -1)
+    return value.reshape(product.rows, -1)
+
+
+def after_rows(value: Array, first: int, product: MatrixProduct, node: onnx.NodeProto, constant: set[str]) -> Array:
+    """``value`` with all rows from ``first`` on replaced by other numbers."""
+    places = by_rows(np.arange(value.size).reshape(value.shape), product, node, constant)
+    changed = value.reshape(-1).copy()
+    changed[places[first:].reshape(-1)] += 17
+    return changed.reshape(value.shape)
+
+
+def run(model: onnx.ModelProto, outputs: Sequence[str], given: dict[str, Array]) -> list[Array]:
+    """Values of ``outputs``; nodes whose output is ``given`` are replaced by it."""
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    kept = [node for node in part.graph.node if node.output[0] not in given]
+    del part.graph.node[:], part.graph.output[:]
+    part.graph.node.extend(kept)
+    for name in given:
+        if name != part.graph.input[0].name:
+            part.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, given[name].shape))
+    part.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    found: list[Array] = onnxruntime.InferenceSession(part.SerializeToString(), options).run(list(outputs), given)
+    return found
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("sketch", SKETCHES)
+def test_later_chunks_do_not_matter(sketch: Callable[[int], onnx.ModelProto], batch: int) -> None:
+    model = sketch(batch)
+    network = build(infer(model, "sketch"))
+    nodes = {node.name: node for node in model.graph.node}
+    constant = {tensor.name for tensor in model.graph.initializer}
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    data = np.random.default_rng(2).normal(size=shape).astype(np.float32)
+    names = [operator.name for operator in network.operators]
+    known = dict(zip(names, run(model, names, {"data": data}), strict=True))
+    for operator in network.operators:
+        (read,) = (read for read in operator.reads if read.role == "matrix")
+        producer = network.tensors[read.tensor].producer
+        if producer is None:
+            continue
+        source, target = network.operators[producer], operator
+        assert source.product is not None and target.product is not None
+        before = by_rows(known[target.name], target.product, nodes[target.name], constant)
+        for chunk in range(0, target.chunks, max(1, target.chunks // 6)):
+            first = read.need.chunks(chunk, source.chunks) * source.product.rows // source.chunks
+            changed = after_rows(known[source.name], first, source.product, nodes[source.name], constant)
+            (result,) = run(model, [target.name], {"data": data, source.name: changed})
+            after = by_rows(result, target.product, nodes[target.name], constant)
+            mine = slice(chunk * len(before) // target.chunks, (chunk + 1) * len(before) // target.chunks)
+            np.testing.assert_allclose(after[mine], before[mine], rtol=1e-4, atol=1e-4)
+
+
+def pipelined(network: Network) -> list[bool]:
+    """For each matrix read of another operator's result, in order: whether it waits for less than everything."""
+    return [
+        read.need.chunks(0, network.operators[producer].chunks) < network.operators[producer].chunks
+        for operator in network.operators
+        for read in operator.reads
+        if read.role == "matrix" and (producer := network.tensors[read.tensor].producer) is not None
+    ]
+
+
+def test_streams_are_not_lost_where_the_axis_only_moves() -> None:
+    assert all(pipelined(build(infer(attention(1), "attention"))))
+    assert pipelined(build(infer(patches(1), "patches"))) == [True, True, False]
+    assert all(pipelined(build(infer(shuffle(2), "shuffle"))))
+    assert all(pipelined(build(infer(one_dimensional(1), "one"))))
+    assert all(pipelined(build(infer(volume(2), "volume"))))
+    assert all(pipelined(build(infer(constant_left(1), "left"))))
+    assert pipelined(build(infer(sequence_reductions(1), "sums"))) == [False, False, False, False]
