@@ -130,7 +130,9 @@ def _time_unit(problem: SegmentProblem) -> float:
 def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
     stages = range(len(problem.stages))
     model.y = pyo.Var([(i, d) for i in stages for d in problem.stages[i].copies], domain=pyo.Binary)
-    model.z = pyo.Var([(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary)
+    model.z = pyo.Var(
+        [(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary
+    )
     for name in ("L", "latency_of", "fetched", "written", "s", "f", "g"):
         model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
     model.T = pyo.Var(domain=pyo.NonNegativeReals)
@@ -193,7 +195,10 @@ def _one_choice(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[E
 def _capacity(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
     """(3) arrays in each mode and together; (4) the share of the buffer in use."""
     compute = [
-        (float(stage.arrays * d), model.y[i, d]) for i, stage in enumerate(problem.stages) for d in stage.copies if stage.arrays
+        (float(stage.arrays * d), model.y[i, d])
+        for i, stage in enumerate(problem.stages)
+        for d in stage.copies
+        if stage.arrays
     ]
     places = [(place, model.z[e, o]) for e, all_of in enumerate(problem.tensors) for o, place in enumerate(all_of)]
     memory = [(float(place.arrays), z) for place, z in places if place.arrays]
@@ -216,7 +221,10 @@ def _busy(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> I
             yield model.L[i] >= _by_copies(model, problem, i, mvm_cycles)
         model.L[i].setlb(stage.vector_cycles / model.unit)
         for port, users in loads.ports.items():
-            if i in users and (load := loads.of(port, users if port.startswith("arrays:") else {i}, moving)) is not None:
+            if (
+                i in users
+                and (load := loads.of(port, users if port.startswith("arrays:") else {i}, moving)) is not None
+            ):
                 yield model.L[i] >= load
 
 

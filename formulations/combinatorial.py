@@ -173,7 +173,9 @@ class _Search:
     def _halves(self, e: int, mask: int) -> tuple[int, int]:
         """Split placements: by kind of port if they are of several, else in the middle."""
         choices = bits(mask)
-        kinds = [(share.arrays > 0, share.buffer_bytes > 0) for share in (self.relaxation.single[e][o] for o in choices)]
+        kinds = [
+            (share.arrays > 0, share.buffer_bytes > 0) for share in (self.relaxation.single[e][o] for o in choices)
+        ]
         one = [o for o, kind in zip(choices, kinds, strict=True) if kind == kinds[0]]
         if len(one) == len(choices):
             one = choices[: len(choices) // 2]

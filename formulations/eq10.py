@@ -163,7 +163,9 @@ def _fit(problem: Eq10Problem, time: Fraction, level: int) -> Eq10Allocation | N
             return None
         compute.append(own)
         rate = Fraction(problem.array_bandwidth)
-        needs.append(ceil_div(missing.numerator * rate.denominator, missing.denominator * rate.numerator) if missing > 0 else 0)
+        needs.append(
+            ceil_div(missing.numerator * rate.denominator, missing.denominator * rate.numerator) if missing > 0 else 0
+        )
         groups[op.group] = groups.get(op.group, 0) + own
     if max(groups.values()) > level or sum(compute) > problem.arrays:
         return None

@@ -134,7 +134,9 @@ class Relaxation:
     def box(self) -> Box:
         """Everything."""
         stages, tensors = self.problem.stages, self.problem.tensors
-        return Box([0] * self.count, [len(s.copies) - 1 for s in stages], [(1 << len(places)) - 1 for places in tensors])
+        return Box(
+            [0] * self.count, [len(s.copies) - 1 for s in stages], [(1 << len(places)) - 1 for places in tensors]
+        )
 
     def ceiling(self) -> int:
         """More than the objective of any allocation."""
@@ -288,7 +290,9 @@ def _least(chosen: list[Share]) -> Share:
     """Elementwise least traffic of several placements."""
     stages = set.intersection(*({i for i, _ in share.users} for share in chosen))
     rows = [dict(share.users) for share in chosen]
-    users = tuple((i, tuple(min(column) for column in zip(*(row[i] for row in rows), strict=True))) for i in sorted(stages))
+    users = tuple(
+        (i, tuple(min(column) for column in zip(*(row[i] for row in rows), strict=True))) for i in sorted(stages)
+    )
     return Share(
         arrays=min(share.arrays for share in chosen),
         buffer_bytes=min(share.buffer_bytes for share in chosen),

@@ -116,9 +116,7 @@ def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
             if high < low:
                 return False
             box.high[i] = high
-        busiest.append(
-            min(((most - fixed - latency[i]) // weight for fixed, weight in own if weight), default=most)
-        )
+        busiest.append(min(((most - fixed - latency[i]) // weight for fixed, weight in own if weight), default=most))
     return _reach_places(relaxation, box, times, most // scale, busiest)
 
 

@@ -109,7 +109,11 @@ def check_problem(problem: SegmentProblem) -> None:
             raise ValueError(f"stage {i}: chunks must be at least 1, not {stage.chunks}")
         if not stage.copies or any(a >= b for a, b in zip(stage.copies, stage.copies[1:], strict=False)):
             raise ValueError(f"stage {i}: copies must be ascending and not empty, not {stage.copies}")
-        if (stage.copies == (0,)) != (stage.arrays == 0) or stage.copies[0] < 0 or (stage.arrays and not stage.copies[0]):
+        if (
+            (stage.copies == (0,)) != (stage.arrays == 0)
+            or stage.copies[0] < 0
+            or (stage.arrays and not stage.copies[0])
+        ):
             raise ValueError(f"stage {i}: {stage.arrays} arrays do not go with copies {stage.copies}")
     for e, placements in enumerate(problem.tensors):
         if not placements:

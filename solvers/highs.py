@@ -102,7 +102,9 @@ def _set(solver: highspy.Highs, name: str, value: bool | int | float | str) -> N
     if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not type(current) or solver.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-        raise UnknownOption(f"HiGHS refuses {value!r} for option {name!r} (a {type(current).__name__} such as {current!r})")
+        raise UnknownOption(
+            f"HiGHS refuses {value!r} for option {name!r} (a {type(current).__name__} such as {current!r})"
+        )
 
 
 def _run(solver: highspy.Highs, settings: Settings) -> Termination:
@@ -148,4 +150,3 @@ def _unbounded_or_infeasible(program: LinearProgram, settings: Settings) -> Term
     solver = _instance(program, settings, costs=False)
     termination = _run(solver, settings)
     return Termination.UNBOUNDED if termination is Termination.OPTIMAL else termination
-

@@ -52,7 +52,10 @@ class LinearProgram:
         for r, (name, low, high) in enumerate(zip(self.row_names, self.row_lower, self.row_upper, strict=True)):
             span = range(self.starts[r], self.starts[r + 1])
             terms = [self.coefficients[t] * values[self.columns[t]] for t in span]
-            total, slack = sum(terms), tolerance * max([1.0, *(abs(self.coefficients[t]) for t in span), *map(abs, terms)])
+            total, slack = (
+                sum(terms),
+                tolerance * max([1.0, *(abs(self.coefficients[t]) for t in span), *map(abs, terms)]),
+            )
             if not low - slack <= total <= high + slack:
                 return f"{name}: {total} is outside [{low}, {high}]"
         return None

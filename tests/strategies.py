@@ -43,7 +43,11 @@ def tensors(draw: st.DrawFn, count: int) -> tuple[Placement, ...]:
     work = {user: draw(st.integers(0, 120)) for user in users}
     actions = {user: "write" if user == users[0] else draw(st.sampled_from(["fetch", "operand"])) for user in users}
     places = []
-    for port, arrays, buffer, divisor in (("main", 0, 0, 1), ("buffer", 0, draw(st.integers(1, 40)), 2), ("arrays", 1, 0, 2)):
+    for port, arrays, buffer, divisor in (
+        ("main", 0, 0, 1),
+        ("buffer", 0, draw(st.integers(1, 40)), 2),
+        ("arrays", 1, 0, 2),
+    ):
         if draw(st.integers(0, 3)):
             uses = tuple(Use(u, actions[u], port, -(-work[u] // divisor)) for u in users)  # type: ignore[arg-type]
             places.append(Placement(port, arrays, buffer, uses))

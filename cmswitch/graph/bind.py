@@ -9,6 +9,9 @@ import onnx
 
 from cmswitch.errors import InputError
 
+NAMELESS = frozenset({"", "?", "-1", "None"})
+"""What exporters write for a dimension that has no name; two of them need not be equal."""
+
 BATCH_NAMES = frozenset({"n", "b", "batch", "batch_size", "batchsize", "bs"})
 SEQUENCE_NAMES = frozenset({"s", "seq", "sequence", "seq_len", "seq_length", "seqlen", "sequence_length", "length"})
 
@@ -75,7 +78,8 @@ def _symbols(graph: onnx.GraphProto) -> Iterator[tuple[str, int, onnx.TensorShap
     for value in network_inputs(graph):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value") or dim.dim_value < 1:
-                yield dim.dim_param or f"{value.name}.{axis}", axis, dim
+                named = dim.dim_param not in NAMELESS
+                yield dim.dim_param if named else f"{value.name}.{axis}", axis, dim
 
 
 def _kind(name: str, axis: int) -> str:
@@ -98,14 +102,12 @@ def _no_dimension(name: str, known: list[str]) -> str:
 def _refuse_unused(
     model: onnx.ModelProto, size: int | None, axis: int, option: str, symbols: Mapping[str, int], where: str
 ) -> None:
-    """An option that binds nothing is an error unless the file has that size already."""
+    """An option that binds nothing is an error unless the file has that size already (axis 1 of an image is no sequence)."""
     if size is None or any(_kind(name, place) == option for name, place in symbols.items()):
         return
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in network_inputs(model.graph)]
-    images_aside = [shape for shape in shapes if axis < len(shape) and (option == "batch" or len(shape) < 4)]
-    fixed = {shape[axis] for shape in images_aside}
-    if fixed != {size}:
+    if {shape[axis] for shape in shapes if axis < len(shape) < (4 if axis else 6)} != {size}:
         raise InputError(
-            f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; export the model with "
-            f"a symbolic dimension"
+            f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; "
+            "export the model with a symbolic dimension"
         )

@@ -47,9 +47,11 @@ def build(graph: Graph) -> Network:
 
 
 def _apply_rules(graph: Graph) -> list[Mapped]:
+    """What the rules say of every node. A node that fails only because an earlier one failed is not reported."""
     used = {value for node in graph.nodes for value in node.inputs} | set(graph.outputs)
     found: list[Mapped] = []
     problems: list[str] = []
+    lost: set[str] = set()
     for node in graph.nodes:
         rule = RULES.get((node.domain, node.operator))
         try:
@@ -59,7 +61,9 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
             _check(node, mapped, used)
             found.append(mapped)
         except Unsupported as problem:
-            problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
+            if rule is None or lost.isdisjoint(node.inputs):
+                problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
+            lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
     if problems:
         count = f"{len(problems)} node{'s' * (len(problems) > 1)}"
         raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *problems)))

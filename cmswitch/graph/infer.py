@@ -183,7 +183,9 @@ class _Inference:
         """Infer this node alone if the sweep over the whole file left an output without a full shape."""
         if all(_shape(self._types.get(value)) is not None for value in proto.output if value):
             return
-        types = {value: self._types[value] for value in proto.input if value in self._types}
+        if any(value and self.values[value].shape is None for value in proto.input):
+            return
+        types = {value: self._types[value] for value in proto.input if value}
         data = {
             value: numpy_helper.from_array(known, value)
             for value in proto.input

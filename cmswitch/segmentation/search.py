@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cmswitch.allocation.pricing import Kept, Price, Pricer
-from cmswitch.allocation.segment import Home, home_of
+from cmswitch.allocation.segment import Home, Place, home_of
 
 Homes = tuple[Home, ...]
 
@@ -111,21 +111,28 @@ class Graph:
     def _new_kept(self, node: Node, last: int) -> list[Kept]:
         """The sets of tensors produced in the segment that may be kept from now on, none first."""
         workload, chip = self.pricer.workload, self.pricer.workload.chip
-        sets: list[Kept] = [()]
         held = [home_of(workload, t, h) for t, h in node.kept]
         arrays = self.pricer.limits.memory - sum(p.arrays for p in held)
-        space = chip.buffer.capacity_bytes - sum(p.bytes for p in held if p.where == "buffer")
+        space = chip.buffer.capacity_bytes - sum(_buffer_bytes(p) for p in held)
+        sets: list[tuple[Kept, int, int]] = [((), arrays, space)]
         for piece in workload.pieces(node.cut, last):
             if piece.first_block:
                 continue
             for write in workload.network.operators[piece.operator].writes:
-                tensor = write.tensor
-                if workload.last_use[tensor] <= last:
+                if workload.last_use[write.tensor] <= last:
                     continue
-                places = [home_of(workload, tensor, h) for h in self.homes]
-                fitting = [p for p in places if (p.arrays <= arrays if p.where == "arrays" else p.bytes <= space)]
-                sets += [(*kept, (tensor, p.where)) for kept in sets for p in fitting]  # type: ignore[misc]
-        return sets
+                places = [home_of(workload, write.tensor, h) for h in self.homes]
+                sets += [
+                    ((*kept, (write.tensor, home)), arrays - p.arrays, space - _buffer_bytes(p))
+                    for kept, arrays, space in sets
+                    for home, p in zip(self.homes, places, strict=True)
+                    if p.arrays <= arrays and _buffer_bytes(p) <= space
+                ]
+        return [kept for kept, _, _ in sets]
+
+
+def _buffer_bytes(place: Place) -> int:
+    return place.bytes if place.where == "buffer" else 0
 
 
 class Search:

@@ -17,7 +17,7 @@ from typing import Literal
 import simpy
 
 from cmswitch.simulator.problem import Move, SegmentProblem, StageProblem, Tile
-from cmswitch.simulator.reload import WritePorts
+from cmswitch.simulator.reload import run_reload
 from cmswitch.simulator.timing import Waits
 
 VECTOR_UNIT = -1
@@ -72,7 +72,7 @@ class PipelineRun:
     cycles: int
     stages: tuple[StageRun, ...]
     busy: dict[int, int]
-    write_ports_busy: int
+    writing: int
     compute_busy: int
     peak_arrays: int
     spans: tuple[Span, ...]
@@ -144,13 +144,14 @@ class _Pipeline:
         self._env = simpy.Environment()
         self._now = 0
         self._stages = [_Stage(p, i, [0] * len(p.copies)) for i, p in enumerate(problem.stages)]
-        self._write_ports = WritePorts(problem.write_ports)
+        self._problem = problem
+        self._writers_free = 0
+        self._writing = 0
         self._free: dict[int, int] = defaultdict(int)
         self._busy: dict[int, int] = defaultdict(int)
         self._requests: list[_Request] = []
-        self._arrivals: list[tuple[int, int, Tile]] = []
+        self._arrivals: list[int] = []
         self._flush_at: int | None = None
-        self._operand_end = [0] * len(self._stages)
         self._active: dict[int, int] = defaultdict(int)
         self._compute_busy = 0
         self._spans: list[Span] | None = [] if trace else None
@@ -177,7 +178,7 @@ class _Pipeline:
         peak = max(accumulate(self._active[time] for time in sorted(self._active)), default=0)
         cycles = max((run.finish for run in runs), default=0)
         busy, spans = dict(self._busy), tuple(self._spans or ())
-        return PipelineRun(cycles, tuple(runs), busy, self._write_ports.busy, self._compute_busy, peak, spans)
+        return PipelineRun(cycles, tuple(runs), busy, self._writing, self._compute_busy, peak, spans)
 
     # --- what happens at one instant ----------------------------------------------------------------------------------
 
@@ -338,25 +339,23 @@ class _Pipeline:
     # --- dynamic operands ---------------------------------------------------------------------------------------------
 
     def _read_operand(self, stage: _Stage) -> None:
-        """Read all tiles of a dynamic operand in one claim of its port; each asks for write ports when its read starts."""
+        """Read all tiles of a dynamic operand in one claim of its port; the write drivers take one operand after another."""
         tiles = stage.problem.operand
         total = sum(tile.read for tile in tiles)
 
         def granted(start: int) -> None:
-            for tile in tiles:
-                if start > self._now:
-                    self._at(start, partial(self._arrive, stage.index, tile))
-                else:
-                    self._arrive(stage.index, tile)
-                start += tile.read
+            if start > self._now:
+                self._at(start, partial(self._arrive, stage.index))
+            else:
+                self._arrive(stage.index)
 
         if total:
             self._queue(_Request((stage.index, _OPERAND, 0), tiles[0].port, total, "port", granted))
         else:
             granted(self._now)
 
-    def _arrive(self, index: int, tile: Tile) -> None:
-        self._arrivals.append((index, len(self._arrivals), tile))
+    def _arrive(self, index: int) -> None:
+        self._arrivals.append(index)
         self._flush_later()
 
     def _operand_written(self, stage: _Stage) -> None:
@@ -431,11 +430,12 @@ class _Pipeline:
             self._record(request.port, index, _ACTIONS[action], start, request.cycles)
             request.granted(start)
         arrivals, self._arrivals = self._arrivals, []
-        for index, _, tile in sorted(arrivals, key=lambda a: a[:2]):
+        for index in sorted(arrivals):
             stage = self._stages[index]
-            self._operand_end[index] = max(self._operand_end[index], self._write_ports.write(tile, self._now))
-            if tile is stage.problem.operand[-1]:
-                self._at(self._operand_end[index], partial(self._operand_written, stage))
+            run = run_reload(stage.problem.operand, self._problem.write_ports)
+            self._writers_free = max(self._now, self._writers_free) + run.cycles
+            self._writing += run.writing
+            self._at(self._writers_free, partial(self._operand_written, stage))
         self._flush_at = None
 
     def _record(self, port: int | None, stage: int, action: str, start: int, cycles: int) -> None:

@@ -1,51 +1,32 @@
-"""The reload rule: tiles are read one after another and written through a few ports, first come first served."""
+"""The reload rule: tiles are read one after another and written, row by row, through a few write drivers."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cmswitch.simulator.problem import Tile
 
 
-@dataclass
-class WritePorts:
-    """The write ports: when each is free. Requests must come in the order in which they are served."""
-
-    count: int
-    free: list[int] = field(init=False)
-    busy: int = 0
-
-    def __post_init__(self) -> None:
-        self.free = [0] * self.count
-
-    def write(self, tile: Tile, start: int) -> int:
-        """Write a tile whose read starts at ``start`` into the arrays of all its copies; the end of the last write."""
-        read_end = start + tile.read
-        last = read_end
-        for _ in range(tile.copies):
-            begin = max(start, self.free[0])
-            end = max(begin + tile.write, read_end)
-            heapq.heapreplace(self.free, end)
-            self.busy += end - begin
-            last = max(last, end)
-        return last
-
-
 @dataclass(frozen=True)
 class ReloadRun:
-    """A reload phase: its length, and the cycles in which the write ports were in use (summed over ports)."""
+    """Reading and writing some tiles: how long it takes, and the cycles of all write drivers together."""
 
     cycles: int
-    write_ports_busy: int
+    writing: int
 
 
-def run_reload(tiles: Sequence[Tile], ports: int) -> ReloadRun:
-    """Read the tiles one after another from cycle 0 and write them, on ``ports`` write ports."""
-    write_ports = WritePorts(ports)
-    now = end = 0
-    for tile in tiles:
-        end = max(end, write_ports.write(tile, now))
-        now += tile.read
-    return ReloadRun(end, write_ports.busy)
+def run_reload(tiles: Sequence[Tile], drivers: int) -> ReloadRun:
+    """Read the tiles one after another from cycle 0 and write them into the arrays of all their copies.
+
+    A write starts no earlier than the tile's read and ends no earlier than it. The drivers are dealt anew at every row,
+    so only their sum matters: what is not read before a tile cannot be written before it either.
+    """
+    read = sum(tile.read for tile in tiles)
+    writing = 0
+    end = read
+    for tile in reversed(tiles):
+        read -= tile.read
+        writing += tile.copies * tile.write
+        end = max(end, read + tile.write, read - (-writing // drivers))
+    return ReloadRun(end, writing)

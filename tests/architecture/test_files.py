@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 MOST_LINES = 500
 LARGEST_BYTES = 1_000_000
 STRAY = re.compile(r"(^|/)(__pycache__|out|build|dist)/|\.(pyc|orig|rej|tmp|bak|swp|log|lp|mps)$|~$|\.DS_Store$")
+GENERATED = re.compile(r"^(out|build|dist)/|(^|/)(\.[^/]*|__pycache__|[^/]*\.egg-info)/")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
 
@@ -26,7 +27,8 @@ def project_files() -> list[Path]:
     )
     if listing.returncode == 0:
         return [ROOT / name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
-    return [p for p in ROOT.rglob("*") if p.is_file() and not any(part.startswith((".", "__")) for part in p.parts)]
+    found = [p for p in ROOT.rglob("*") if p.is_file()]
+    return [p for p in found if not GENERATED.search(str(p.relative_to(ROOT)))]
 
 
 PYTHON_FILES = [p for p in project_files() if p.suffix == ".py"]

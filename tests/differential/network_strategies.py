@@ -25,15 +25,18 @@ class Case:
 
 @st.composite
 def chips(draw: st.DrawFn, largest: int = 8) -> hw.Chip:
-    """A chip of 2 to ``largest`` arrays of 2 to 8 rows and one or two weights per row."""
+    """A chip of 2 to ``largest`` arrays of 2 to 8 rows and 1 to 3 weights per row, now and then in two slices each."""
     rows = draw(st.integers(2, 8))
+    sliced = draw(st.integers(0, 5)) == 0
     return hw.load_chip("dynaplasia").with_changes(
         **{
             "arrays_per_core": draw(st.integers(2, largest)),
             "precision.weight_bits": 4,
             "precision.accumulator_bits": 16,
             "array.rows": rows,
-            "array.columns": draw(st.sampled_from([4, 8, 12])),
+            "array.columns": draw(st.sampled_from([2, 3] if sliced else [4, 8, 12])),
+            "array.bits_per_cell": 2 if sliced else 1,
+            "array.binding": "arrays" if sliced else "columns",
             "array.max_active_rows": draw(st.sampled_from([rows, (rows + 1) // 2])),
             "array.adder_inputs": draw(st.sampled_from([1, 2, 16])),
             "array.cycles_per_pass": draw(st.sampled_from(["0.25", "1", "2.5"])),
@@ -169,6 +172,6 @@ def cases(draw: st.DrawFn, operators: int = 4, arrays: int = 8) -> Case:
     schedule = draw(st.sampled_from(["dual-mode", "all-compute", "static"]))
     compute, memory = chip.arrays, chip.arrays if schedule == "dual-mode" else 0
     if schedule == "static":
-        compute = draw(st.integers(1, chip.arrays - 1))
+        compute = draw(st.integers(chip.arrays_per_weight, chip.arrays))
         memory = chip.arrays - compute
     return Case(draw(networks(operators)), chip, compute, memory, draw(st.integers(0, 4)) == 0)

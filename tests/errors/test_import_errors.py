@@ -106,16 +106,13 @@ def test_all_unsupported_nodes_are_listed(tmp_path: Path) -> None:
     ]
     path = save(tmp_path, nodes, {"x": [2, 4]}, {"w": [4, 4]})
     lines = message(path).splitlines()
-    assert lines[0] == "model: 4 nodes cannot be mapped"
+    assert lines[0] == "model: 3 nodes cannot be mapped"
     assert lines[1] == (
         "  first: Fancy (acme 2) [2x4] -> [?]: no rule for this operator; express it with supported operators before export"
     )
     assert lines[2].startswith("  second: NonZero (ai.onnx 17) [2x4] -> [?]: no rule for this operator;")
-    assert lines[3].startswith(
-        "  cast: Cast (ai.onnx 17) [?] -> [?]: the shape of 'c' does not follow from the input shapes;"
-    )
-    assert lines[4].startswith("  third: Join (acme 2) [?, ?] -> [?]: no rule")
-    assert len(lines) == 5
+    assert lines[3].startswith("  third: Join (acme 2) [?, ?] -> [?]: no rule")
+    assert len(lines) == 4  # the Cast fails only because the NonZero does
 
 
 def test_group_count_that_does_not_divide(tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ def problems(draw: st.DrawFn, arrays: int, operators: int) -> Eq10Problem:
     count = draw(st.integers(1, operators))
     ops = tuple(
         Eq10Operator(
-            draw(st.integers(1, 60)), draw(st.integers(1, 40)), draw(st.integers(1, 9)), draw(st.integers(1, 3)),
+            draw(st.integers(1, 60)),
+            draw(st.integers(1, 40)),
+            draw(st.integers(1, 9)),
+            draw(st.integers(1, 3)),
             draw(st.integers(0, count - 1)),
         )
         for _ in range(count)

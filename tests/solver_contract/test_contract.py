@@ -47,7 +47,9 @@ def test_optimum_and_values(backend: str) -> None:
     model = knapsack()
     result = solve(model, backend)
     assert (result.termination, result.status) == (Termination.OPTIMAL, Status.OPTIMAL)
-    assert result.objective == pytest.approx(14) and result.bound == pytest.approx(14) and result.gap == pytest.approx(0)
+    assert (
+        result.objective == pytest.approx(14) and result.bound == pytest.approx(14) and result.gap == pytest.approx(0)
+    )
     assert {name for name, x in result.values.items() if x == 1} == {"x[0]", "x[2]"}
     assert [model.x[i].value for i in range(4)] == [1, 0, 1, 0]
     assert result.wall_seconds > 0 and result.build_seconds > 0

@@ -154,6 +154,8 @@ def test_implied_dependences_are_left_out() -> None:
 
 def test_import_is_light() -> None:
     code = "import formulations, sys; print([m for m in ('pyomo', 'numpy') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
     with pytest.raises(ImportError, match="nothing_like_it"):
         from formulations import nothing_like_it  # noqa: F401

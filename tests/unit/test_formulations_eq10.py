@@ -34,9 +34,7 @@ def test_an_allocation_by_hand() -> None:
 
 
 def test_pieces_of_one_operator_reload_together() -> None:
-    pieces = Eq10Problem(
-        (Eq10Operator(64, 32, 8, 2, 0), Eq10Operator(64, 16, 8, 1, 0)), (), 12, 4, 8, 10
-    )
+    pieces = Eq10Problem((Eq10Operator(64, 32, 8, 2, 0), Eq10Operator(64, 16, 8, 1, 0)), (), 12, 4, 8, 10)
     assert evaluate_eq10(pieces, Eq10Allocation((4, 2), (0, 0), ())).reload == 60
 
 
@@ -51,7 +49,8 @@ def test_the_joint_optimum_is_not_the_fastest_segment() -> None:
 
 def test_fractional_bandwidth() -> None:
     cost = evaluate_eq10(
-        Eq10Problem((Eq10Operator(3, 5, 1, 1, 0),), (), 4, Fraction(1, 2), Fraction(1, 4), 0), Eq10Allocation((1,), (3,), ())
+        Eq10Problem((Eq10Operator(3, 5, 1, 1, 0),), (), 4, Fraction(1, 2), Fraction(1, 4), 0),
+        Eq10Allocation((1,), (3,), ()),
     )
     assert cost.execute == Fraction(60, 7)
 

@@ -75,7 +75,8 @@ def test_optimal_without_proof_is_an_error(monkeypatch: pytest.MonkeyPatch, boun
 
 
 @pytest.mark.parametrize(
-    ("x", "message"), [(0.0, "row: 0.0 is outside"), (0.5, "x = 0.5 is not a whole number"), (2.0, "x = 2.0 is outside")]
+    ("x", "message"),
+    [(0.0, "row: 0.0 is outside"), (0.5, "x = 0.5 is not a whole number"), (2.0, "x = 2.0 is outside")],
 )
 def test_an_infeasible_incumbent_is_refused(monkeypatch: pytest.MonkeyPatch, x: float, message: str) -> None:
     scripted(monkeypatch, Outcome(Termination.OPTIMAL, [x], 5.0))
@@ -85,4 +86,6 @@ def test_an_infeasible_incumbent_is_refused(monkeypatch: pytest.MonkeyPatch, x: 
 
 def test_import_is_light() -> None:
     code = "import solvers, sys; print([m for m in ('pyomo', 'highspy', 'numpy') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -10,20 +10,23 @@ from cmswitch.graph.streams import SAME, Link, Window
 
 
 def view(node: Node) -> View:
-    """Reshape and its like; also Identity, Cast and Dropout, which compute nothing at inference."""
+    """Reshape and its like; also Identity, Cast and Dropout, which compute nothing at inference.
+
+    Shape and Size are constants wherever their input's shape is known, so that here they can only be refused.
+    """
     node.shape(0), node.output_shape()
     return View()
 
 
 def transpose(node: Node) -> Vector | View:
-    """Transpose: a view if only axes of size 1 change places."""
+    """Transpose: a view if only axes of size 1 change places. Columns may move, but a share of them moves alone."""
     data = node.shape(0)
     order = node.integers("perm") or tuple(reversed(range(len(data))))
     large = [axis for axis in order if data[axis] != 1]
     if large == sorted(large):
         return View()
     link = {position: (axis, SAME) for position, axis in enumerate(order)}
-    return Vector("copy", prod(data), ((link,),), columnwise=False)
+    return Vector("copy", prod(data), ((link,),))
 
 
 def _shifted(rank: int, axis: int, window: Window) -> Link:
@@ -89,7 +92,7 @@ def expand(node: Node) -> Vector | View:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"),
+        ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"),
         view,
     ),
     "Transpose": transpose,

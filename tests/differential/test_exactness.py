@@ -1,0 +1,62 @@
+"""The lazy search, an enumeration that shares no code with it, and one program over everything find the same optimum."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+from cmswitch.allocation.pricing import Pricer
+from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.solving import Allocator, SolverName
+from cmswitch.costs.workload import build_workload
+from cmswitch.segmentation.monolithic import monolithic_problem
+from cmswitch.segmentation.schedule import Found, find_plan
+from formulations.monolithic import build_monolithic, evaluate_monolithic, read_monolithic
+from solvers import Status, solve
+from tests.differential.network_strategies import Case, cases
+from tests.differential.oracle import PlanSpace
+
+NEVER = bool  # bool() is False: nothing stops the search
+
+
+def enumerated(case: Case) -> Fraction:
+    """Cycles of the best of all plans."""
+    return PlanSpace(case.network, case.chip, case.compute, case.memory, case.resident).best()
+
+
+def searched(case: Case, solver: SolverName) -> Found:
+    """What the compiler finds with no gap allowed."""
+    workload = build_workload(case.network, case.chip, case.compute)
+    limits = Limits(case.compute, case.memory)
+    return find_plan(workload, "any", limits, Allocator(solver), 0.0, NEVER, case.resident)
+
+
+@settings(max_examples=40)
+@given(cases())
+def test_the_search_finds_the_best_plan_of_the_space(case: Case) -> None:
+    best, found = enumerated(case), searched(case, "combinatorial")
+    assert found.cost == best
+    assert found.bound == pytest.approx(float(best))
+
+
+@settings(max_examples=8)
+@given(cases(operators=3, arrays=4))
+def test_the_search_finds_it_with_highs(case: Case) -> None:
+    best, found = enumerated(case), searched(case, "highs")
+    assert found.cost == best
+    assert found.bound == pytest.approx(float(best))
+
+
+@settings(max_examples=10)
+@given(cases(operators=3, arrays=4))
+def test_one_program_over_everything_finds_it(case: Case) -> None:
+    workload = build_workload(case.network, case.chip, case.compute)
+    problem = monolithic_problem(Pricer(workload, Limits(case.compute, case.memory), Allocator(), case.resident))
+    model = build_monolithic(problem)
+    result = solve(model)
+    assert result.status is Status.OPTIMAL and result.objective is not None
+    best = enumerated(case)
+    assert evaluate_monolithic(problem, read_monolithic(model, problem)) == best
+    assert result.objective == pytest.approx(float(best))
