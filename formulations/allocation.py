@@ -9,7 +9,7 @@ Data (integers; cycles over all chunks)
     use_{i,eo,p,action} traffic (action: fetch, write, operand)
 Variables
     y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i operand writing,
-    T makespan, R reload, n rounds of array writes
+    T makespan, H, Q idle time of a saturated vector unit at the start and end, R reload
 
     minimise  T + R                                                                                     [cycles]
     (1)  sum_d y_id = 1
@@ -27,11 +27,13 @@ Variables
              s_j >= s_k + lambda_k + (first - 1)/C_k L_k + sum_m lambda_m
              f_j >= f_k + sum_m lambda_m + lambda_j + (last - 1)/C_j L_j
          for every dynamic operand k -> j instead:  s_j >= f_k + g_j ,  g_j >= operand_{j,p} ,
-             g_j >= sum_d ceil(a_j d / P) w_j y_jd     (tiles that take equally long; else sum_d max(w_j, ceil(W_j d / P)) y_jd)
-    (9)  T >= f_i ;  T >= sum of all traffic of p, for every port p ;  T >= sum_i V_i
-    (10) i over the stages with weights to reload, u over those of them whose tiles take equally long to write:
-         R >= sum_i weight cycles_i + min_i tail cycles_i ;  R >= w_i ;  P R >= sum_id W_i d y_id ;
-         P n >= sum_ud a_u d y_ud ,  n integer ;  R >= (min_u w_u) n
+             g_j >= sum_d max(w_j, ceil(W_j d / P)) y_jd
+    (9)  T >= f_i ;  T >= sum of all traffic of p, for every port p ;  T >= sum_i V_i + H + Q  (if any V_i > 0), where the
+         vector unit idles while the pipeline fills, H >= fetch_1/C_1 + c_1 ,  H >= s_j - done_j  for every j , and while its last
+         stages drain, Q >= lambda_j + (last - 1)/C_j L_j - rest_j  for their direct dependences. done_j is the vector work that
+         must precede the start of j, rest_j what is left of j's when its producer has finished; c is the sum over d in lambda.
+    (10) i over the stages with weights to reload:
+         R >= sum_i weight cycles_i + min_i tail cycles_i ;  R >= w_i ;  P R >= sum_id W_i d y_id
 
 Improves on equations (6) to (10) of CMSwitch (arXiv 2502.17006): copies are whole, every port is priced, the pipeline fills,
 memory arrays hold data. Times are in units of ``model.unit`` cycles inside the model, to keep coefficients within 1 .. 1e6;
@@ -46,14 +48,12 @@ from typing import Any
 import pyomo.environ as pyo
 from pyomo.core.expr.numeric_expr import LinearExpression
 
-from formulations.pipeline import pipeline
+from formulations.pipeline import pipeline, saturation
 from formulations.segment import SegmentAllocation, SegmentProblem
 from formulations.stagetime import (
     Traffic,
-    ceil_div,
     check_problem,
     first_chunk_cycles,
-    in_rounds,
     mvm_cycles,
     operand_write_cycles,
     reload_least_cycles,
@@ -83,6 +83,7 @@ def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
         ("operands", _operands(model, problem, loads)),
         ("makespan", _makespan(model)),
         ("ports", _ports(model, problem, loads)),
+        ("vector_unit", _vector_unit(model, problem)),
         ("reload", _reload(model, problem)),
     ):
         constraints = pyo.ConstraintList()
@@ -136,9 +137,8 @@ def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
     for name in ("L", "latency_of", "fetched", "written", "s", "f", "g"):
         model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
     model.T = pyo.Var(domain=pyo.NonNegativeReals)
-    model.R = pyo.Var(domain=pyo.NonNegativeReals)
-    most = sum(problem.stages[i].arrays * problem.stages[i].copies[-1] for i in reloaded(problem))
-    model.n = pyo.Var(domain=pyo.NonNegativeIntegers, bounds=(0, ceil_div(most, problem.write_ports)))
+    for name in ("R", "H", "Q"):
+        model.add_component(name, pyo.Var(domain=pyo.NonNegativeReals))
 
 
 class _Loads:
@@ -277,12 +277,28 @@ def _makespan(model: pyo.ConcreteModel) -> Iterator[Expr]:
 
 
 def _ports(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
-    """(9) second part: each port carries its whole traffic, the vector unit its whole work, within the makespan."""
+    """(9) second part: each port carries its whole traffic within the makespan."""
     everyone = set(range(len(problem.stages)))
     for port in loads.ports:
         if (load := loads.of(port, everyone, ("fetch", "write", "operand"))) is not None:
             yield load <= model.T
-    yield sum(stage.vector_cycles for stage in problem.stages) / model.unit <= model.T
+
+
+def _vector_unit(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
+    """(9) third part: the vector unit's work, and its idle time while a pipeline that it saturates fills and drains."""
+    stages, unit = problem.stages, model.unit
+    work = sum(stage.vector_cycles for stage in stages)
+    if not work:
+        return
+    ideal = saturation(problem)
+    yield work / unit + model.H + model.Q <= model.T
+    first = _by_copies(model, problem, 0, first_chunk_cycles)
+    yield model.fetched[0] / stages[0].chunks + first <= model.H
+    for j, done in enumerate(ideal.done):
+        yield model.s[j] - float(done) / unit <= model.H
+    for dep, rest in ideal.ends:
+        j = dep.after
+        yield model.latency_of[j] + (dep.last - 1) / stages[j].chunks * model.L[j] - float(rest) / unit <= model.Q
 
 
 def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
@@ -294,8 +310,3 @@ def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]
     yield reload_least_cycles(problem) / unit <= model.R
     copies = [(i, d) for i in indices for d in stages[i].copies]
     yield _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies]) <= model.R
-    equal, shortest = in_rounds(problem)
-    if equal:
-        rounds = [(stages[i].arrays * d / ports, model.y[i, d]) for i in equal for d in stages[i].copies]
-        yield model.n >= _linear(rounds)
-        yield shortest / unit * model.n <= model.R

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from formulations.pipeline import saturation
 from formulations.segment import SegmentAllocation, SegmentProblem
 from formulations.stagetime import (
     Traffic,
@@ -95,11 +96,12 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
 
     busy = []  # L_i, rows (7)
     latency = []  # lambda_i, row (8)
+    wait = []  # before the vector work of the first chunk, row (9)
     for i in span:
         ports = [shared[port] if port.startswith("arrays:") else cycles for port, cycles in load[i].items()]
         busy.append(max(mvm_cycles(stages[i], copies[i]), stages[i].vector_cycles, *ports, 0))
-        moved = longest(i, "fetch") + stages[i].vector_cycles + longest(i, "write")
-        latency.append(Fraction(moved, stages[i].chunks) + first_chunk_cycles(stages[i], copies[i]))
+        wait.append(Fraction(longest(i, "fetch"), stages[i].chunks) + first_chunk_cycles(stages[i], copies[i]))
+        latency.append(wait[i] + Fraction(stages[i].vector_cycles + longest(i, "write"), stages[i].chunks))
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j in span:
@@ -118,9 +120,13 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
                 ends.append(finish[k] + via + latency[j] + (dep.last - 1) * chunk)
         start.append(max(begins))
         finish.append(max(*ends, start[j] + latency[j] + busy[j] - chunk))
-    return max(*finish, *(Fraction(t) for t in port_cycles(problem, total)))
-
-
-def port_cycles(problem: SegmentProblem, total: dict[str, int]) -> list[int]:
-    """(9) What the makespan is at least, by port: all traffic of each port, and all work of the vector unit."""
-    return [*total.values(), sum(stage.vector_cycles for stage in problem.stages)]
+    work = sum(stage.vector_cycles for stage in stages)
+    if not work:
+        return max(*finish, *(Fraction(t) for t in total.values()))
+    ideal = saturation(problem)
+    head = max(wait[0], *(begin - done for begin, done in zip(start, ideal.done, strict=True)))
+    tails = [Fraction(0)]
+    for dep, rest in ideal.ends:
+        j = dep.after
+        tails.append(latency[j] + Fraction((dep.last - 1) * busy[j], stages[j].chunks) - rest)
+    return max(*finish, *(Fraction(t) for t in total.values()), work + head + max(tails))

@@ -1,8 +1,9 @@
-"""The precedence graph of a segment without the dependences that others imply."""
+"""The precedence graph of a segment: without the dependences that others imply, and what it leaves the vector unit idle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from formulations.segment import Dependence, SegmentProblem
 
@@ -49,3 +50,42 @@ def pipeline(problem: SegmentProblem) -> Pipeline:
         finishes=tuple(dep for dep in plain if not finish_implied(dep)),
         operands=tuple(dep for dep in problem.dependences if dep.operand),
     )
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """How the vector unit idles at either end of a pipeline that it saturates.
+
+    ``done[j]``: vector cycles that the dependences require before stage j starts (all work of an earlier stage that j does
+    not depend on). ``ends``: direct dependences of the stages that end the pipeline, each with the vector cycles that its
+    ``after`` still has to do once its ``before`` has finished.
+    """
+
+    done: tuple[Fraction, ...]
+    ends: tuple[tuple[Dependence, Fraction], ...]
+
+
+def saturation(problem: SegmentProblem) -> Saturation:
+    """The constants of the rows of (9) for the vector unit."""
+    stages = problem.stages
+    first: dict[tuple[int, int], int] = {}
+    for dep in problem.dependences:
+        pair = (dep.before, dep.after)
+        first[pair] = max(first.get(pair, 1), stages[dep.before].chunks if dep.operand else dep.first)
+    done = tuple(
+        sum(
+            (
+                Fraction(min(first.get((i, j), stages[i].chunks), stages[i].chunks) * stages[i].vector_cycles, stages[i].chunks)
+                for i in range(j)
+            ),
+            Fraction(0),
+        )
+        for j in range(len(stages))
+    )
+    inner = {dep.before for dep in problem.dependences}
+    ends = tuple(
+        (dep, Fraction(min(dep.last, stages[dep.after].chunks) * stages[dep.after].vector_cycles, stages[dep.after].chunks))
+        for dep in problem.dependences
+        if dep.after not in inner and not dep.between and not dep.operand
+    )
+    return Saturation(done, ends)

@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from formulations.pipeline import pipeline
+from formulations.pipeline import pipeline, saturation
 from formulations.segment import Placement, SegmentProblem
 from formulations.stagetime import (
     check_problem,
     first_chunk_cycles,
-    in_rounds,
     mvm_cycles,
     operand_write_cycles,
     reload_least_cycles,
@@ -70,6 +69,8 @@ class Times:
     latency: list[int]
     start: list[int]
     finish: list[int]
+    head: int
+    tail: int
 
 
 ACTIONS = ("fetch", "write", "operand")
@@ -119,6 +120,9 @@ class Relaxation:
             self.finishes[dep.after].append((dep.before, (dep.last - 1) * chunk[dep.after], dep.between))
         for dep in edges.operands:
             self.operands[dep.after].append(dep.before)
+        ideal = saturation(problem)
+        self.done = [int(self.scale * done) for done in ideal.done]
+        self.ends = [(d.after, (d.last - 1) * chunk[d.after], int(self.scale * rest)) for d, rest in ideal.ends]
 
     def _reload(self, problem: SegmentProblem) -> None:
         indices = reloaded(problem)
@@ -128,8 +132,6 @@ class Relaxation:
         self.rewrite = [0] * self.count  # scaled reload cycles of one more copy
         for i in indices:
             self.rewrite[i] = problem.stages[i].copy_write_cycles * per_port
-        self.rounded, shortest = in_rounds(problem)
-        self.round = self.scale * shortest
 
     def box(self) -> Box:
         """Everything."""
@@ -163,10 +165,7 @@ class Relaxation:
         """Scaled reload time for these copies."""
         if not self.reloads:
             return 0
-        stages = self.problem.stages
-        writing = sum(self.rewrite[i] * copies[i] for i in self.reloads)
-        jobs = sum(stages[i].arrays * copies[i] for i in self.rounded)
-        return max(self.reload_least, writing, self.round * -(-jobs // self.problem.write_ports))
+        return max(self.reload_least, sum(self.rewrite[i] * copies[i] for i in self.reloads))
 
     def times(self, box: Box) -> Times:
         """Least times over ``box``, forwards."""
@@ -188,14 +187,15 @@ class Relaxation:
                         floor[a] = t[6 + a]
         moved, other, main, buffer = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
         busy, latency, start, finish = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
-        makespan = 0
+        makespan = head = tail = 0
         for j in span:
             fm, wm, om, fb, wb, ob = loads[j]
             f, w, o, b = floors[j]
             main[j] = fm + wm
             buffer[j] = fb + wb
             vector = self.vector[j]
-            moved[j] = (max(fm, fb, f) + vector + max(wm, wb, w)) * self.share_of_chunk[j]
+            fetched = max(fm, fb, f)
+            moved[j] = (fetched + vector + max(wm, wb, w)) * self.share_of_chunk[j]
             other[j] = max(fm + wm, fb + wb, b, vector)
             top = box.high[j]
             busy_j = max(self.mvm[j][top], other[j])
@@ -221,16 +221,26 @@ class Relaxation:
             latency[j] = latency_j
             start[j] = begin
             finish[j] = end
+            if j == 0:
+                head = fetched * self.share_of_chunk[0] + self.first[0][top]
+            elif begin - self.done[j] > head:
+                head = begin - self.done[j]
             if end > makespan:
                 makespan = end
-        ports = self.scale * max(main_total, buffer_total, longest, self.vector_total)
+        for j, weight, rest in self.ends:
+            tail = max(tail, latency[j] + weight * busy[j] - rest)
+        makespan = max(makespan, self.scale * max(main_total, buffer_total, longest))
+        if self.vector_total:
+            makespan = max(makespan, self.scale * self.vector_total + head + tail)
         return Times(
-            max(makespan, ports), moved, other, main, buffer, main_total, buffer_total, busy, latency, start, finish
+            makespan, moved, other, main, buffer, main_total, buffer_total, busy, latency, start, finish, head, tail
         )
 
     def tails(self, box: Box, times: Times) -> tuple[list[int], list[int]]:
         """Least time from the start, and from the finish, of each stage to the end of the execution."""
-        after_start, after_finish = [0] * self.count, [0] * self.count
+        vector = self.scale * self.vector_total
+        after_start = [max(0, vector + times.tail - done) if vector else 0 for done in self.done]
+        after_finish = [0] * self.count
         busy, latency = times.busy, times.latency
         for j in reversed(range(self.count)):
             own = latency[j] + busy[j] * (self.scale - self.share_of_chunk[j]) + after_finish[j]

@@ -61,19 +61,12 @@ def _cap_reload(relaxation: Relaxation, box: Box, most: int) -> None:
     """(10): copies that the reload phase could not write within ``most`` (scaled) leave the box."""
     if not relaxation.reloads:
         return
-    stages, arrays = relaxation.problem.stages, relaxation.arrays
+    stages = relaxation.problem.stages
     spare = most - sum(relaxation.rewrite[i] * stages[i].copies[box.low[i]] for i in relaxation.reloads)
-    jobs = None
-    if relaxation.round:
-        jobs = most // relaxation.round * relaxation.problem.write_ports
-        jobs -= sum(arrays[i][box.low[i]] for i in relaxation.rounded)
     for i in relaxation.reloads:
         copies, low, high = stages[i].copies, box.low[i], box.high[i]
         while high > low and relaxation.rewrite[i] * (copies[high] - copies[low]) > spare:
             high -= 1
-        if jobs is not None and i in relaxation.rounded:
-            while high > low and arrays[i][high] - arrays[i][low] > jobs:
-                high -= 1
         box.high[i] = high
 
 
@@ -133,6 +126,9 @@ def paths(
             ways[k].append((start[k] + sum(latency[m] for m in between) + after_start[j], weight))
         for k, weight, between in relaxation.finishes[j]:
             ways[j].append((finish[k] + sum(latency[m] for m in between) + after_finish[j], weight))
+    if relaxation.vector_total:
+        for j, weight, rest in relaxation.ends:
+            ways[j].append((scale * relaxation.vector_total + times.head - rest, weight))
     return ways
 
 

@@ -28,16 +28,8 @@ def first_chunk_cycles(stage: StageData, copies: int) -> int:
     return ceil_div(ceil_div(stage.rows, stage.chunks), copies) * stage.row_cycles if stage.arrays else 0
 
 
-def uniform(stage: StageData) -> bool:
-    """Whether all tiles of a copy take equally long to write, so that writes come in rounds of whole tiles."""
-    return stage.copy_write_cycles == stage.arrays * stage.write_cycles
-
-
 def operand_write_cycles(stage: StageData, copies: int, write_ports: int) -> int:
-    """(8) Cycles of writing a dynamic operand into every copy: ``ceil(a d / P) w``, or ``max(w, ceil(W d / P))`` if its tiles
-    differ."""
-    if uniform(stage):
-        return ceil_div(stage.arrays * copies, write_ports) * stage.write_cycles
+    """(8) Cycles of writing a dynamic operand into every copy: ``max(w, ceil(W d / P))``."""
     return max(stage.write_cycles, ceil_div(stage.copy_write_cycles * copies, write_ports))
 
 
@@ -58,21 +50,10 @@ def reload_least_cycles(problem: SegmentProblem) -> int:
     return max(reading, *(s.write_cycles for s in stages))
 
 
-def in_rounds(problem: SegmentProblem) -> tuple[list[int], int]:
-    """(10) The reloaded stages with equal tiles, whose writes come in rounds, and the cycles of the shortest round."""
-    indices = [i for i in reloaded(problem) if uniform(problem.stages[i])]
-    return indices, min((problem.stages[i].write_cycles for i in indices), default=0)
-
-
 def reload_cycles(problem: SegmentProblem, copies: tuple[int, ...]) -> Fraction:
     """(10) Cycles of the reload phase for the given copies of each stage."""
-    stages = problem.stages
-    writing = sum(stages[i].copy_write_cycles * copies[i] for i in reloaded(problem))
-    indices, shortest = in_rounds(problem)
-    rounds = ceil_div(sum(stages[i].arrays * copies[i] for i in indices), problem.write_ports)
-    return max(
-        Fraction(reload_least_cycles(problem)), Fraction(shortest * rounds), Fraction(writing, problem.write_ports)
-    )
+    writing = sum(problem.stages[i].copy_write_cycles * copies[i] for i in reloaded(problem))
+    return max(Fraction(reload_least_cycles(problem)), Fraction(writing, problem.write_ports))
 
 
 @dataclass
