@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 from fractions import Fraction
+from math import floor
 
 from formulations.relaxation import Box, Relaxation
 from formulations.segment import SegmentProblem, StageData
+from formulations.sharing import shared_arrays_bound
 from formulations.shrinking import paths
 from formulations.stagetime import check_problem, first_chunk_cycles, mvm_cycles
 
@@ -66,7 +68,8 @@ class _Needs:
         self.relaxation, self.times, self.tops = relaxation, times, tops
         self.scale = relaxation.scale
         self.least_reload = relaxation.reload_of([0] * relaxation.count)
-        self.least = times.makespan + self.least_reload
+        shared = floor(shared_arrays_bound(problem) * self.scale)
+        self.least = max(times.makespan, shared) + self.least_reload
         self.paths = paths(relaxation, times, *relaxation.tails(box, times))
 
     def refute(self, target: int) -> bool:

@@ -18,7 +18,8 @@ Variables
     (2)  G_q u_q >= b_q x_q ,  and upper bounds of u_q times x_q
     (3)  kappa_p = kappa_{p-1} + up_p - down_p ,  kappa_{-1} = 0
     (4)  up_p + down_p <= A sum_{q starts at p} x_q
-    (5)  kappa_p >= sum_{q starts at p} compute arrays_q(u_q) ;  kappa_p + sum_{q starts at p} (memory arrays_q(u_q) + k_q x_q) <= A
+    (5)  kappa_p >= sum_{q starts at p} compute arrays_q(u_q) ;
+         kappa_p + sum_{q starts at p} (memory arrays_q(u_q) + k_q x_q) <= A
     (6)  B n_p >= up_p ;  B m_p >= down_p
 
 (2) is the perspective of each segment's program: with x_q = 1 it is that program, with x_q = 0 all its variables can be 0.
@@ -152,7 +153,9 @@ def _switched_on(block: Any, problem: SegmentProblem, x: Expr) -> Expr:
 
 def _flow(model: pyo.ConcreteModel, problem: MonolithicProblem) -> list[Expr]:
     """(1)."""
-    states = sorted({0, *(c.source for c in problem.candidates), *(c.target for c in problem.candidates)} - {problem.end})
+    states = sorted(
+        {0, *(c.source for c in problem.candidates), *(c.target for c in problem.candidates)} - {problem.end}
+    )
     rows = []
     for state in states:
         leaving = sum(model.x[q] for q, c in enumerate(problem.candidates) if c.source == state)
@@ -186,5 +189,6 @@ def _modes(model: pyo.ConcreteModel, problem: MonolithicProblem) -> Expr:
         model.modes.add(model.kappa[p] >= compute)
         model.modes.add(model.kappa[p] + memory <= arrays)
     return sum(
-        problem.to_compute_cycles * model.up_batches[p] + problem.to_memory_cycles * model.down_batches[p] for p in positions
+        problem.to_compute_cycles * model.up_batches[p] + problem.to_memory_cycles * model.down_batches[p]
+        for p in positions
     )

@@ -19,7 +19,7 @@ from formulations import (
 )
 from formulations.evaluate import SegmentCost
 
-COMBINATORIAL_NODES = 20_000
+COMBINATORIAL_NODES = 300
 """Nodes after which ``auto`` hands a segment from the combinatorial solver to HiGHS."""
 
 SolverName = Literal["auto", "combinatorial", "highs"]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from cmswitch.checker.demand import Demand, Tile, round_up
-from cmswitch.checker.leads import Leads
+from cmswitch.checker.leads import Lead, Leads
 from hw import Chip
 
 Where = Literal["main", "buffer", "arrays"]
@@ -54,8 +54,7 @@ def segment_cost(
 ) -> SegmentCost:
     """Cost of the segment whose pieces ask ``demands`` and run in ``copies``, with the tensors in ``homes`` on chip."""
     execute = _makespan(chip, demands, copies, list(_flows(chip, demands, homes)), leads)
-    reload = Fraction(0) if weights_resident else _reload(chip, demands, copies, homes)
-    return SegmentCost(execute, reload)
+    return SegmentCost(execute, _reload(chip, demands, copies, homes, weights_resident))
 
 
 def _made(demands: Sequence[Demand]) -> set[int]:
@@ -99,16 +98,17 @@ def _makespan(
     """Cycles until the last operator of the pipeline ends, and no port or vector unit works longer than that."""
     stage_of = {d.operator: i for i, d in enumerate(demands)}
     busy: list[int] = []
+    fill: list[Fraction] = []
     latency: list[Fraction] = []
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j, demand in enumerate(demands):
         own = [f for f in flows if f.stage == j]
         busy.append(_busy(demand, copies[j], own, flows))
-        moved = _longest(own, "fetch") + demand.vector_cycles + _longest(own, "write")
         first_rows = round_up(demand.rows, demand.chunks)
         first_chunk = round_up(first_rows, copies[j]) * demand.row_cycles if demand.tiles else 0
-        latency.append(Fraction(moved, demand.chunks) + first_chunk)
+        fill.append(first_chunk + Fraction(_longest(own, "fetch"), demand.chunks))
+        latency.append(fill[j] + Fraction(demand.vector_cycles + _longest(own, "write"), demand.chunks))
         begin = end = Fraction(0)
         for before, earlier in enumerate(demands[:j]):
             lead = leads.get((earlier.operator, demand.operator))
@@ -120,8 +120,7 @@ def _makespan(
                 )
                 continue
             on_the_way = sum((latency[stage_of[m]] for m in lead.between), Fraction(0))
-            first = max(1, lead.needed[0])
-            last = max(1, sum(1 for n in lead.needed if n >= earlier.chunks))
+            first, last = _first(lead), _last(lead, earlier)
             ahead = Fraction((first - 1) * busy[before], earlier.chunks)
             begin = max(begin, start[before] + latency[before] + ahead + on_the_way)
             after = Fraction((last - 1) * busy[j], demand.chunks)
@@ -130,8 +129,48 @@ def _makespan(
         rest = Fraction((demand.chunks - 1) * busy[j], demand.chunks)
         finish.append(max(end, begin + latency[j] + rest))
     ports = [sum(f.cycles for f in flows if f.port == port) for port in {f.port for f in flows}]
-    vector = sum(d.vector_cycles for d in demands)
-    return max(*finish, Fraction(vector), *map(Fraction, ports))
+    vector = _vector_unit(demands, leads, busy, fill, latency, start)
+    return max(*finish, vector, *map(Fraction, ports))
+
+
+def _first(lead: Lead) -> int:
+    """Chunks of the earlier operator that the later one's first chunk waits for."""
+    return max(1, lead.needed[0])
+
+
+def _last(lead: Lead, earlier: Demand) -> int:
+    """Chunks of the later operator that wait for the last chunk of the earlier one."""
+    return max(1, sum(1 for n in lead.needed if n >= earlier.chunks))
+
+
+def _vector_unit(
+    demands: Sequence[Demand],
+    leads: Leads,
+    busy: Sequence[int],
+    fill: Sequence[Fraction],
+    latency: Sequence[Fraction],
+    start: Sequence[Fraction],
+) -> Fraction:
+    """Cycles of a vector unit that always has work, but while the pipeline fills (before any operator could have given it more)
+    and drains (after an operator's last producer ends)."""
+    work = sum(d.vector_cycles for d in demands)
+    if not work:
+        return Fraction(0)
+    idle_before = fill[0]
+    idle_after = Fraction(0)
+    for j, demand in enumerate(demands):
+        done = Fraction(0)
+        ends_pipeline = not any(before == demand.operator for before, _ in leads)
+        for earlier in demands[:j]:
+            lead = leads.get((earlier.operator, demand.operator))
+            chunks = earlier.chunks if lead is None or lead.operand else _first(lead)
+            done += Fraction(chunks * earlier.vector_cycles, earlier.chunks)
+            if ends_pipeline and lead is not None and not lead.operand and not lead.between:
+                last = _last(lead, earlier)
+                remaining = Fraction(last * demand.vector_cycles, demand.chunks)
+                idle_after = max(idle_after, latency[j] + Fraction((last - 1) * busy[j], demand.chunks) - remaining)
+        idle_before = max(idle_before, start[j] - done)
+    return idle_before + work + idle_after
 
 
 def _busy(demand: Demand, copies: int, own: Sequence[_Flow], flows: Sequence[_Flow]) -> int:
@@ -157,21 +196,23 @@ def _write_cycles(chip: Chip, tiles: Sequence[Tile]) -> list[int]:
 
 
 def _operand_writing(chip: Chip, demand: Demand, copies: int) -> int:
-    """Cycles of writing a dynamic operand into every copy: whole rounds if its tiles take equally long."""
-    writes, at_once = _write_cycles(chip, demand.tiles), chip.array.arrays_written_at_once
-    if min(writes) == max(writes):
-        return round_up(len(writes) * copies, at_once) * writes[0]
-    return max(max(writes), round_up(sum(writes) * copies, at_once))
+    """Cycles of writing a dynamic operand into every copy: the longest tile, and all of it on all write drivers."""
+    writes = _write_cycles(chip, demand.tiles)
+    return max(max(writes), round_up(sum(writes) * copies, chip.array.arrays_written_at_once))
 
 
-def _reload(chip: Chip, demands: Sequence[Demand], copies: Sequence[int], homes: Mapping[int, Home]) -> Fraction:
-    """Cycles until the last weight is written: reading and the least tail, the longest write, the write ports."""
+def _reload(
+    chip: Chip, demands: Sequence[Demand], copies: Sequence[int], homes: Mapping[int, Home], weights_resident: bool
+) -> Fraction:
+    """Cycles until the last tile is written: reading and the least tail, the longest write, all writing on all drivers.
+
+    ``weights_resident`` leaves out constant weights, not a dynamic operand.
+    """
     made = _made(demands)
     reading, tails, longest, writing = 0, [], 0, 0
-    equal, round_cycles = 0, []
     for demand, d in zip(demands, copies, strict=True):
         operand = demand.operand
-        if not demand.tiles or operand in made:
+        if not demand.tiles or operand in made or (operand is None and weights_resident):
             continue
         source = None if operand is None else homes.get(operand)
         writes = _write_cycles(chip, demand.tiles)
@@ -179,11 +220,6 @@ def _reload(chip: Chip, demands: Sequence[Demand], copies: Sequence[int], homes:
         tails += [max(0, w - chip.main_cycles(t.bytes)) for w, t in zip(writes, demand.tiles, strict=True)]
         longest = max(longest, *writes)
         writing += d * sum(writes)
-        if min(writes) == max(writes):
-            equal += d * len(writes)
-            round_cycles.append(writes[0])
     if not tails:
         return Fraction(0)
-    at_once = chip.array.arrays_written_at_once
-    rounds = min(round_cycles) * round_up(equal, at_once) if round_cycles else 0
-    return max(Fraction(reading + min(tails)), Fraction(longest), Fraction(rounds), Fraction(writing, at_once))
+    return max(Fraction(reading + min(tails)), Fraction(longest), Fraction(writing, chip.array.arrays_written_at_once))

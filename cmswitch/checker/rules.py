@@ -219,8 +219,6 @@ def _room(
             yield Violation("size", where, f"{place.bytes} bytes, the whole tensor has {total}")
         return
     least = least_window(network, leads, place.tensor, here)
-    if any(w.at_end for w in producer.writes if w.tensor == place.tensor):
-        least = producer.chunks
     if place.window < least:
         needed = "all" if least == producer.chunks else str(least)
         yield Violation(

@@ -106,7 +106,8 @@ def _refuse_unused(
     if size is None or any(_kind(name, place) == option for name, place in symbols.items()):
         return
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in network_inputs(model.graph)]
-    if {shape[axis] for shape in shapes if axis < len(shape) < (4 if axis else 6)} != {size}:
+    sizes = {shape[axis] for shape in shapes if len(shape) > axis and not (option == "seq" and len(shape) > 3)}
+    if sizes != {size}:
         raise InputError(
             f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; "
             "export the model with a symbolic dimension"

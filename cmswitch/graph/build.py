@@ -60,7 +60,9 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
             mapped = rule(node)
             _check(node, mapped, used)
             found.append(mapped)
-        except Unsupported as problem:
+        except (Unsupported, TypeError, ValueError, IndexError) as error:
+            contradiction = Unsupported(f"its attributes contradict its shapes ({error})", "export the model again")
+            problem = error if isinstance(error, Unsupported) else contradiction
             if rule is None or lost.isdisjoint(node.inputs):
                 problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
             lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
@@ -77,6 +79,8 @@ def _check(node: Node, mapped: Mapped, used: set[str]) -> None:
         raise Unsupported("more of its outputs are used than can be mapped", "remove the uses of the later outputs")
     if any(node.output_elements(i) == 0 for i, value in enumerate(node.outputs[:made]) if value):
         raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
+    if isinstance(mapped, View) and node.output_elements() != prod(node.shape(0)):
+        raise Unsupported("its output has another number of elements than its input", "correct the target shape")
     streamed = mapped.matrix if isinstance(mapped, Product) else 0
     if not isinstance(mapped, Vector) and node.value(streamed).constant:
         raise Unsupported("a constant takes the place of its activation", "fold it before export")
@@ -99,7 +103,7 @@ class _Builder:
         self._placed: set[str] = set()
         self._drafts: list[_Draft] = []
         self._first: _Draft | None = None
-        self._streams: dict[str, Stream | None] = {}
+        self._values: list[str] = []
         self._first_chunks = 1
 
     def network(self) -> Network:
@@ -131,7 +135,7 @@ class _Builder:
 
     def _put(self, value: str, owner: _Draft, stream: Stream | None) -> None:
         self._homes[value] = _Home(owner, value, stream)
-        self._streams[value] = stream
+        self._values.append(value)
 
     def _shape(self, value: str) -> Shape:
         shape = self._graph.values[value].shape
@@ -229,7 +233,7 @@ class _Builder:
         used = {tensor for draft in drafts for tensor, _ in draft.reads} | outputs
         names = [name for name in self._graph.inputs if name in used]
         made: dict[int, list[str]] = {}
-        for name in self._streams:
+        for name in self._values:
             if name in used:
                 owner = self._homes[name].owner
                 made.setdefault(index[id(owner)], []).append(name)
@@ -258,7 +262,7 @@ class _Builder:
             Read(number[tensor], read.role, read.elements, read.expanded_elements, read.need)
             for (tensor, _), read in draft.reads.items()
         )
-        writes = tuple(Write(number[name], draft.chunks > 1 and self._streams[name] is None) for name in made)
+        writes = tuple(Write(number[name]) for name in made)
         return Operator(draft.name, tuple(draft.nodes), draft.product, draft.chunks, reads, tuple(draft.vector), writes)
 
 

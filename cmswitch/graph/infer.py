@@ -19,6 +19,9 @@ from cmswitch.graph.ir import Graph, Node, Shape, Value
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
+MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
+"""What a node or constant that breaks its own definition makes ONNX and numpy raise."""
+
 SAME_DATA = frozenset(
     {
         "Identity",
@@ -118,14 +121,19 @@ class _Inference:
         self._name = name
         try:
             inferred = shape_inference.infer_shapes(model, data_prop=True).graph
-        except (shape_inference.InferenceError, RuntimeError) as error:
+        except (shape_inference.InferenceError, RuntimeError, *MALFORMED) as error:
             raise InputError(
                 f"{name}: the shapes contradict each other ({_first_line(error)}); export the model again"
             ) from error
         for value in (*inferred.value_info, *inferred.output):
             self._types[value.name] = value.type
         for tensor in model.graph.initializer:
-            self._constant(tensor.name, tuple(tensor.dims), tensor_data(tensor), tensor.data_type)
+            try:
+                self._constant(tensor.name, tuple(tensor.dims), tensor_data(tensor), tensor.data_type)
+            except MALFORMED as error:
+                raise InputError(
+                    f"{name}: constant {tensor.name!r} is malformed ({_first_line(error)}); export the model again"
+                ) from error
         for sparse in model.graph.sparse_initializer:
             self._constant(sparse.values.name, tuple(sparse.dims), None, sparse.values.data_type)
         for value in network_inputs(model.graph):
@@ -134,6 +142,14 @@ class _Inference:
 
     def visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
         """Record what is known of the node's outputs; True if they are constants, so that the node never runs."""
+        try:
+            return self._visit(proto, domain, attributes)
+        except MALFORMED as error:
+            raise InputError(
+                f"{self._name}: node {proto.name or proto.op_type!r} is malformed ({_first_line(error)}); export the model again"
+            ) from error
+
+    def _visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
         source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
         stored = self.values[source].weight if source else None
         data = self._evaluate(proto, domain, attributes)
@@ -170,13 +186,7 @@ class _Inference:
             return None
         if proto.op_type in ("ConstantOfShape", "Expand") and prod(int(i) for i in present[-1]) > LARGEST:
             return None
-        try:
-            data = np.asarray(folder(present, attributes))
-        except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
-            raise InputError(
-                f"{self._name}: node {proto.name or proto.op_type!r} cannot be evaluated ({_first_line(error)}); "
-                "export the model again"
-            ) from error
+        data = np.asarray(folder(present, attributes))
         return data if data.size <= LARGEST else None
 
     def _complete(self, proto: onnx.NodeProto, domain: str) -> None:
@@ -218,7 +228,11 @@ def _shape(kind: onnx.TypeProto | None) -> Shape | None:
     if kind is None or not kind.tensor_type.HasField("shape"):
         return None
     dims = kind.tensor_type.shape.dim
-    return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
+    return (
+        tuple(dim.dim_value for dim in dims)
+        if all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
+        else None
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -77,8 +77,8 @@ class Node:
 
     def integers(self, name: str, index: int | None = None) -> tuple[int, ...] | None:
         """Integer list from the attribute ``name`` or, where an opset moved it, from constant input ``index``; None if absent."""
-        if name in self.attributes:
-            found = self.attributes[name]
+        found = self.attributes.get(name)
+        if found is not None:
             return tuple(int(i) for i in found) if isinstance(found, (list, tuple)) else (int(found),)
         if index is None or not self.has(index):
             return None
@@ -91,7 +91,8 @@ class Node:
 
     def integer(self, name: str, default: int) -> int:
         """Integer attribute ``name``."""
-        return int(self.attributes.get(name, default))
+        found = self.attributes.get(name)
+        return default if found is None else int(found)
 
     @staticmethod
     def _known(shape: Shape | None, name: str) -> Shape:

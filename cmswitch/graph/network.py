@@ -97,10 +97,9 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
-    """One tensor that an operator produces, streamed chunk by chunk or (``at_end``) after its last chunk."""
+    """One tensor that an operator produces, an equal share with every chunk."""
 
     tensor: int
-    at_end: bool = False
 
 
 @dataclass(frozen=True)

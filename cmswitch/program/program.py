@@ -78,7 +78,7 @@ class Free:
 
 @dataclass(frozen=True)
 class WriteTile:
-    """``cim.writexb``: write one tile, or (``blocks > 1``) that many equal tiles, into arrays.
+    """``cim.writexb``: write one tile into one array of every copy.
 
     ``arrays`` lists for each copy the array that receives the tile. ``rows`` are used; ``bytes`` are read once per tile from
     ``source`` (None: main memory, a constant weight; else the name of the tensor that is the dynamic operand).
@@ -146,12 +146,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Emit:
-    """Move ``bytes`` of an output per chunk (at end: once, whole) to ``targets``; the first target is what consumers wait for."""
+    """Move ``bytes`` of an output per chunk to ``targets``; the first target is what consumers wait for."""
 
     tensor: str
     targets: tuple[Literal["main", "resident"], ...]
     bytes: int
-    at_end: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ The grammar, informally (``#`` starts a comment; lists of arrays are written as 
     load       := load(NAME, main | resident, BYTES) [after NAME (NUMERATOR, DENOMINATOR, OFFSET, SPAN)]
     multiply   := cim.readxb(rows M, used R, copies ARRAYS ...)
     vector     := vector.KIND(NAME, WORK)
-    emit       := store(NAME, [TARGET, ...], BYTES) [at end]
+    emit       := store(NAME, [TARGET, ...], BYTES)
     free       := free(NAME)
 """
 
@@ -101,8 +101,8 @@ def format_statement(statement: Statement) -> str:
             return f"cim.readxb(rows {rows}, used {used_rows}, copies{arrays_of_copies})"
         case Vector(kind, node, work):
             return f"vector.{kind if _WORD.fullmatch(kind) else _quote(kind)}({_quote(node)}, {work})"
-        case Emit(tensor, targets, size, at_end):
-            return f"store({_quote(tensor)}, [{', '.join(targets)}], {size})" + (" at end" if at_end else "")
+        case Emit(tensor, targets, size):
+            return f"store({_quote(tensor)}, [{', '.join(targets)}], {size})"
         case Stage():
             nodes = ", ".join(_quote(node) for node in statement.nodes)
             return f"operator {_quote(statement.operator)} from [{nodes}]"
@@ -211,10 +211,9 @@ class _Parser:
         following = self._tokens[self._at : self._at + len(texts)]
         return [token.text for token in following] == list(texts)
 
-    def _accept(self, *texts: str) -> bool:
-        found = self._next_is(*texts)
-        if found:
-            self._at += len(texts)
+    def _accept(self, text: str) -> bool:
+        found = self._next_is(text)
+        self._at += found
         return found
 
     def _expect(self, *texts: str) -> None:
@@ -452,7 +451,7 @@ class _Parser:
         self._expect(",")
         size = self._number("bytes")
         self._expect(")")
-        return Emit(tensor, targets, size, self._accept("at", "end"))
+        return Emit(tensor, targets, size)
 
     def _free(self) -> Free:
         self._expect("free", "(")

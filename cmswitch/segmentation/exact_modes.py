@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import hw
 from cmswitch.allocation.pricing import Price
 from cmswitch.allocation.segment import Limits
-from cmswitch.segmentation.search import Edge, Node, Path, Search
+from cmswitch.segmentation.search import Edge, Label, Node, Path, Search
 from cmswitch.segmentation.switching import needs
 
 MOST_ARRAYS = 1024
@@ -113,7 +113,7 @@ class ExactModes:
                 curve.prices[kappa] = price
             curve.solved[kappa] |= unrestricted
 
-    def _shortest(self, labels: list[dict[Node, object]], by_bound: bool) -> tuple[float, Path | None]:
+    def _shortest(self, labels: list[dict[Node, Label]], by_bound: bool) -> tuple[float, Path | None]:
         """The shortest path over (node, kappa), by bounds or by known allocations."""
         start = np.full(self.size, math.inf)
         start[0] = 0.0

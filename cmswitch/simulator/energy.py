@@ -72,7 +72,7 @@ def _count_segment(segment: SegmentProgram, places: Places, chip: Chip, counts: 
         for emit in stage.emits:
             for target in emit.targets:
                 place = None if target == "main" else places.execute[emit.tensor]
-                counts[_component(place, "write")] += emit.bytes * (1 if emit.at_end else stage.chunks)
+                counts[_component(place, "write")] += emit.bytes * stage.chunks
         counts["vector"] += sum(operator.work for operator in stage.vector) * stage.chunks
         if stage.multiply is not None:
             activations = stage.multiply.rows * len(stage.multiply.copies[0])

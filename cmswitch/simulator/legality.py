@@ -255,11 +255,10 @@ class _Checker:
                 self._multiply(stage, stage.multiply, written, computing)
         for stage in stages:
             for emit in stage.emits:
-                size = emit.bytes * (1 if emit.at_end else stage.chunks)
                 if "main" in emit.targets:
-                    self._in_main[emit.tensor] += size
+                    self._in_main[emit.tensor] += emit.bytes * stage.chunks
                 if "resident" in emit.targets:
-                    self._on_chip[emit.tensor] += size
+                    self._on_chip[emit.tensor] += emit.bytes * stage.chunks
 
     def _producer(self, operator: str, tensor: str, earlier: Mapping[str, Stage], statement: Statement) -> Emit:
         rule = f"operator {operator!r} is not an earlier operator of the segment"
@@ -306,8 +305,7 @@ class _Checker:
         if "resident" in emit.targets:
             place = self._place(emit.tensor, emit)
             if place.window is not None:
-                chunk = tensor.bytes if emit.at_end else emit.bytes
-                self._fits(min(tensor.bytes, place.window * chunk), place, emit)
+                self._fits(min(tensor.bytes, place.window * emit.bytes), place, emit)
 
     def _multiply(
         self, stage: Stage, multiply: Multiply, written: Mapping[int, WriteTile], computing: dict[int, str]

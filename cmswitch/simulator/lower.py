@@ -29,7 +29,7 @@ def lower_segment(
     problem = SegmentProblem(
         store=_moves(ports.move(end, size) for place, size in stored for end in (place, None)),
         reload=tuple(_tile(tile, places.reload, ports) for tile in segment.writes),
-        stages=tuple(_stage(stage, segment.stages, index, places.execute, ports) for stage in segment.stages),
+        stages=tuple(_stage(stage, index, places.execute, ports) for stage in segment.stages),
         write_ports=chip.array.arrays_written_at_once,
     )
     return Lowered(problem, tuple(ports.numbers))
@@ -67,14 +67,12 @@ def _tile(tile: WriteTile, places: Mapping[str, Allocate], ports: _Ports) -> Til
     return Tile(port, read, ports.chip.array_write_cycles(tile.rows), len(tile.arrays))
 
 
-def _stage(
-    stage: Stage, stages: Sequence[Stage], index: Mapping[str, int], places: Mapping[str, Allocate], ports: _Ports
-) -> StageProblem:
+def _stage(stage: Stage, index: Mapping[str, int], places: Mapping[str, Allocate], ports: _Ports) -> StageProblem:
     multiply = stage.multiply
     copies = () if multiply is None else tuple(len(copy) for copy in multiply.copies)
     depth = 2 if multiply is None else 1 + max(1, len(copies) * stage.chunks // multiply.rows)
     fetches = [ports.move(_source(fetch, places), fetch.bytes) for fetch in stage.fetches]
-    inputs = [_input(fetch, fetch.after, stages, index, places) for fetch in stage.fetches if fetch.after is not None]
+    inputs = [_input(fetch, fetch.after, index, places) for fetch in stage.fetches if fetch.after is not None]
     return StageProblem(
         chunks=stage.chunks,
         fetch=_moves(fetches),
@@ -84,8 +82,7 @@ def _stage(
         copies=copies,
         depth=depth,
         vector=sum(ports.chip.vector_cycles(operator.work) for operator in stage.vector),
-        write=_outputs([emit for emit in stage.emits if not emit.at_end], places, ports),
-        tail=_outputs([emit for emit in stage.emits if emit.at_end], places, ports),
+        write=_outputs(stage.emits, places, ports),
         operand=tuple(_tile(tile, places, ports) for tile in stage.operand),
         operand_after=None if stage.operand_after is None else index[stage.operand_after],
     )
@@ -106,11 +103,7 @@ def _outputs(emits: Sequence[Emit], places: Mapping[str, Allocate], ports: _Port
     return _moves(awaited) + _moves(streamed, awaited=False)
 
 
-def _input(
-    fetch: Fetch, after: After, stages: Sequence[Stage], index: Mapping[str, int], places: Mapping[str, Allocate]
-) -> Input:
-    producer = index[after.operator]
-    at_end = next(emit.at_end for emit in stages[producer].emits if emit.tensor == fetch.tensor)
+def _input(fetch: Fetch, after: After, index: Mapping[str, int], places: Mapping[str, Allocate]) -> Input:
     place = _source(fetch, places)
     window = None if place is None else place.window
-    return Input(producer, after.numerator, after.denominator, after.offset, after.span, at_end, window)
+    return Input(index[after.operator], after.numerator, after.denominator, after.offset, after.span, window)

@@ -7,6 +7,7 @@ so a move costs one event.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,12 @@ from typing import Literal
 
 import simpy
 
-from cmswitch.simulator.problem import Move, SegmentProblem, StageProblem, Tile
+from cmswitch.simulator.problem import Move, SegmentProblem, StageProblem
 from cmswitch.simulator.reload import run_reload
 from cmswitch.simulator.timing import Waits
 
-VECTOR_UNIT = -1
-"""The vector unit among the port numbers."""
+VECTOR_UNIT, WRITE_DRIVERS = -1, -2
+"""The vector unit and the write drivers (all together) among the port numbers."""
 
 _FETCH, _OPERAND, _VECTOR, _WRITE = range(4)
 _ACTIONS = ("fetch", "operand", "vector", "write")
@@ -99,7 +100,6 @@ class _Stage:
     writing: bool = False
     available: int = 0
     written: int = 0
-    available_whole: bool = False
     started: int | None = None
     finished: int | None = None
     operand_ready: bool = True
@@ -120,18 +120,19 @@ class _Stage:
         self.waits[cause] += now - self.since.pop(cause, now)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class _Request:
     """A claim of ``cycles`` on ``port`` that calls ``granted`` with the cycle at which it starts.
 
-    ``order`` (stage, action, number) breaks ties among requests made at the same cycle; waiting counts under ``cause``.
+    ``order`` (stage, action, number) breaks ties among requests made at the same cycle; waiting counts under ``cause``, if
+    there is one.
     """
 
     order: tuple[int, int, int]
-    port: int
-    cycles: int
-    cause: _Cause
-    granted: Callable[[int], None]
+    port: int = field(compare=False)
+    cycles: int = field(compare=False)
+    cause: _Cause | None = field(compare=False)
+    granted: Callable[[int], None] = field(compare=False)
 
 
 def run_pipeline(problem: SegmentProblem, trace: bool = False) -> PipelineRun:
@@ -144,13 +145,11 @@ class _Pipeline:
         self._env = simpy.Environment()
         self._now = 0
         self._stages = [_Stage(p, i, [0] * len(p.copies)) for i, p in enumerate(problem.stages)]
-        self._problem = problem
-        self._writers_free = 0
+        self._write_drivers = problem.write_ports
         self._writing = 0
         self._free: dict[int, int] = defaultdict(int)
         self._busy: dict[int, int] = defaultdict(int)
         self._requests: list[_Request] = []
-        self._arrivals: list[int] = []
         self._flush_at: int | None = None
         self._active: dict[int, int] = defaultdict(int)
         self._compute_busy = 0
@@ -212,9 +211,7 @@ class _Pipeline:
         """A producer that has not made enough available for the next chunk."""
         for number, read in enumerate(stage.problem.inputs):
             producer = self._stages[read.producer]
-            total = producer.problem.chunks
-            available = (total if producer.available_whole else 0) if read.at_end else producer.available
-            if available < stage.need(number, stage.fetched, total):
+            if producer.available < stage.need(number, stage.fetched, producer.problem.chunks):
                 return read.producer
         return None
 
@@ -314,20 +311,12 @@ class _Pipeline:
         agenda.extend(index for index, _ in stage.readers)
 
     def _written(self, stage: _Stage, agenda: list[int]) -> None:
+        stage.writing = False
         stage.written += 1
-        if stage.written < stage.problem.chunks:
-            stage.writing = False
-        else:
-            self._move(stage, _WRITE, stage.problem.tail, self._finished, agenda, self._made_whole_available)
-
-    def _made_whole_available(self, stage: _Stage, agenda: list[int]) -> None:
-        stage.available_whole = True
-        agenda.extend(index for index, _ in stage.readers)
-
-    def _finished(self, stage: _Stage, agenda: list[int]) -> None:
-        stage.finished = self._now
-        for index in stage.operand_readers:
-            self._read_operand(self._stages[index])
+        if stage.written == stage.problem.chunks:
+            stage.finished = self._now
+            for index in stage.operand_readers:
+                self._read_operand(self._stages[index])
 
     def _blocked(self, stage: _Stage) -> Blocked:
         if stage.fetched < stage.problem.chunks and (producer := self._missing_input(stage)) is not None:
@@ -339,24 +328,26 @@ class _Pipeline:
     # --- dynamic operands ---------------------------------------------------------------------------------------------
 
     def _read_operand(self, stage: _Stage) -> None:
-        """Read all tiles of a dynamic operand in one claim of its port; the write drivers take one operand after another."""
+        """Read all tiles of a dynamic operand in one claim of its port; writing begins with it."""
         tiles = stage.problem.operand
-        total = sum(tile.read for tile in tiles)
+        read = sum(tile.read for tile in tiles)
 
         def granted(start: int) -> None:
             if start > self._now:
-                self._at(start, partial(self._arrive, stage.index))
+                self._at(start, partial(self._write_operand, stage))
             else:
-                self._arrive(stage.index)
+                self._write_operand(stage)
 
-        if total:
-            self._queue(_Request((stage.index, _OPERAND, 0), tiles[0].port, total, "port", granted))
+        if read:
+            self._queue(_Request((stage.index, _OPERAND, 0), tiles[0].port, read, "port", granted))
         else:
-            granted(self._now)
+            self._write_operand(stage)
 
-    def _arrive(self, index: int) -> None:
-        self._arrivals.append(index)
-        self._flush_later()
+    def _write_operand(self, stage: _Stage) -> None:
+        """The write drivers take one operand after another, each as long as its reload rule says."""
+        run = run_reload(stage.problem.operand, self._write_drivers)
+        self._writing += run.writing
+        self._claim(stage, _OPERAND, 1, WRITE_DRIVERS, run.cycles, None, partial(self._operand_written, stage))
 
     def _operand_written(self, stage: _Stage) -> None:
         stage.operand_ready = True
@@ -396,15 +387,26 @@ class _Pipeline:
             self._claim(stage, action, number, move.port, move.cycles, "port", partial(ended, move.awaited))
 
     def _claim(
-        self, stage: _Stage, action: int, number: int, port: int, cycles: int, cause: _Cause, done: Callable[[], None]
+        self,
+        stage: _Stage,
+        action: int,
+        number: int,
+        port: int,
+        cycles: int,
+        cause: _Cause | None,
+        done: Callable[[], None],
     ) -> None:
         """Queue for a port and call ``done`` when the work on it has ended."""
         order = (stage.index, action, number)
         self._queue(_Request(order, port, cycles, cause, lambda start: self._at(start + cycles, done)))
 
     def _queue(self, request: _Request) -> None:
-        self._requests.append(request)
-        self._flush_later()
+        """Serve the requests of this cycle once nothing else can happen in it."""
+        heapq.heappush(self._requests, request)
+        if self._flush_at != self._now:
+            # events of one cycle are in order of creation
+            self._flush_at = self._now
+            self._at(self._now, self._flush)
 
     def _at(self, time: int, action: Callable[[], None]) -> None:
         def happen(_: simpy.Event) -> None:
@@ -413,29 +415,18 @@ class _Pipeline:
 
         simpy.Timeout(self._env, time - self._now).callbacks.append(happen)
 
-    def _flush_later(self) -> None:
-        """Serve the requests of this cycle once nothing else can happen in it (events of one cycle are in order of creation)."""
-        if self._flush_at != self._now:
-            self._flush_at = self._now
-            self._at(self._now, self._flush)
-
     def _flush(self) -> None:
-        requests, self._requests = self._requests, []
-        for request in sorted(requests, key=lambda r: r.order):
+        """Serve in order; an operand whose read starts now asks for the write drivers, and still is in order."""
+        while self._requests:
+            request = heapq.heappop(self._requests)
             start = max(self._now, self._free[request.port])
             index, action, _ = request.order
-            self._stages[index].waits[request.cause] += start - self._now
+            if request.cause is not None:
+                self._stages[index].waits[request.cause] += start - self._now
             self._free[request.port] = start + request.cycles
             self._busy[request.port] += request.cycles
             self._record(request.port, index, _ACTIONS[action], start, request.cycles)
             request.granted(start)
-        arrivals, self._arrivals = self._arrivals, []
-        for index in sorted(arrivals):
-            stage = self._stages[index]
-            run = run_reload(stage.problem.operand, self._problem.write_ports)
-            self._writers_free = max(self._now, self._writers_free) + run.cycles
-            self._writing += run.writing
-            self._at(self._writers_free, partial(self._operand_written, stage))
         self._flush_at = None
 
     def _record(self, port: int | None, stage: int, action: str, start: int, cycles: int) -> None:

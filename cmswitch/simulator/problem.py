@@ -23,7 +23,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile to write: ``read`` cycles on ``port``, then ``write`` cycles on a write port for each of ``copies`` arrays."""
+    """A tile to write: ``read`` cycles on ``port``, and ``write`` cycles of a write driver for each of ``copies`` arrays."""
 
     port: int
     read: int
@@ -35,7 +35,7 @@ class Tile:
 class Input:
     """A dependence on stage ``producer``: before chunk ``c``, ``need(c) = ceil((numerator c + offset) / denominator)``.
 
-    ``at_end``: the tensor is available only whole. ``window``: chunks of it that fit on chip, None for all.
+    ``window``: chunks of the tensor that fit on chip, None for all.
     """
 
     producer: int
@@ -43,7 +43,6 @@ class Input:
     denominator: int
     offset: int
     span: int
-    at_end: bool
     window: int | None
 
 
@@ -51,8 +50,8 @@ class Input:
 class StageProblem:
     """One operator: cycles per chunk of each stage, its copies and what it waits for.
 
-    ``copies`` holds the arrays of each copy (empty: vector-only), ``depth`` the chunks between two stages, ``tail`` the moves
-    after the last chunk, ``operand`` the tiles to write once stage ``operand_after`` has finished.
+    ``copies`` holds the arrays of each copy (empty: vector-only), ``depth`` the chunks between two stages, ``operand`` the
+    tiles to write once stage ``operand_after`` has finished.
     """
 
     chunks: int
@@ -64,14 +63,14 @@ class StageProblem:
     depth: int
     vector: int
     write: tuple[Move, ...]
-    tail: tuple[Move, ...]
     operand: tuple[Tile, ...]
     operand_after: int | None
 
 
 @dataclass(frozen=True)
 class SegmentProblem:
-    """One segment. ``store`` lists the moves of its store phase, ``reload`` its tiles, ``stages`` what it executes.
+    """One segment. ``store`` lists the moves of its store phase, ``reload`` its tiles, ``stages`` what it executes,
+    ``write_ports`` the arrays that are written at once.
 
     Switching is left out: it takes a constant time and nothing else depends on it.
     """

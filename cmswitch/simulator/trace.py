@@ -11,7 +11,7 @@ from typing import Any
 
 from cmswitch.program.program import MemoryArrays, SegmentProgram
 from cmswitch.program.text import format_arrays
-from cmswitch.simulator.pipeline import VECTOR_UNIT, Span
+from cmswitch.simulator.pipeline import VECTOR_UNIT, WRITE_DRIVERS, Span
 from cmswitch.simulator.problem import BUFFER, FIRST_ARRAYS, MAIN
 from cmswitch.simulator.timing import SegmentTiming
 
@@ -19,7 +19,7 @@ NOTE = "one microsecond of this trace is one clock cycle"
 
 _COLOURS = {"compute": "thread_state_running", "memory": "thread_state_iowait", "switch": "bad"}
 """Chrome trace colour of an array group by mode."""
-_PORTS = {MAIN: "main memory", BUFFER: "buffer", VECTOR_UNIT: "vector unit"}
+_PORTS = {MAIN: "main memory", BUFFER: "buffer", VECTOR_UNIT: "vector unit", WRITE_DRIVERS: "write drivers"}
 _Event = dict[str, Any]
 
 
@@ -34,7 +34,7 @@ class TracedSegment:
 
 
 def chrome_trace(network: str, segments: Sequence[TracedSegment], arrays: int) -> Mapping[str, Any]:
-    """The trace of a run: tracks for phases, ports, vector unit, operators and groups of arrays. JSON-serialisable."""
+    """The trace of a run: tracks for phases, ports, vector unit, drivers, operators and groups of arrays. JSON-serialisable."""
     builder = _Builder()
     start = 0
     for index, traced in enumerate(segments):

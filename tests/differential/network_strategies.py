@@ -25,31 +25,34 @@ class Case:
 
 @st.composite
 def chips(draw: st.DrawFn, largest: int = 8) -> hw.Chip:
-    """A chip of 2 to ``largest`` arrays of 2 to 8 rows and 1 to 3 weights per row, now and then in two slices each."""
-    rows = draw(st.integers(2, 8))
+    """A chip of 2 to ``largest`` arrays of 2 to 12 rows and 1 to 4 weights per row, now and then in two slices each."""
+    rows = draw(st.sampled_from([2, 4, 6, 8, 12]))
     sliced = draw(st.integers(0, 5)) == 0
+    spare = draw(st.integers(0, 3)) == 0  # many arrays, and no better place for tensors
     return hw.load_chip("dynaplasia").with_changes(
         **{
-            "arrays_per_core": draw(st.integers(2, largest)),
+            "arrays_per_core": largest
+            if spare
+            else draw(st.sampled_from([a for a in (2, 3, 4, 6, 7, 8) if a <= largest])),
             "precision.weight_bits": 4,
             "precision.accumulator_bits": 16,
             "array.rows": rows,
-            "array.columns": draw(st.sampled_from([2, 3] if sliced else [4, 8, 12])),
+            "array.columns": draw(st.sampled_from([2, 3] if sliced else [4, 8, 12, 16])),
             "array.bits_per_cell": 2 if sliced else 1,
             "array.binding": "arrays" if sliced else "columns",
             "array.max_active_rows": draw(st.sampled_from([rows, (rows + 1) // 2])),
             "array.adder_inputs": draw(st.sampled_from([1, 2, 16])),
-            "array.cycles_per_pass": draw(st.sampled_from(["0.25", "1", "2.5"])),
+            "array.cycles_per_pass": draw(st.sampled_from(["0.125", "0.5", "2.5"])),
             "array.write_cycles_per_row": draw(st.integers(1, 4)),
             "array.arrays_written_at_once": draw(st.integers(1, 3)),
-            "buffer.capacity_bytes": draw(st.sampled_from([0, 6, 16, 40])),
+            "buffer.capacity_bytes": 0 if spare else draw(st.sampled_from([0, 6, 12, 20, 40])),
             "buffer.bandwidth": draw(st.sampled_from(["0.5", "2", "4"])),
-            "main_memory.bandwidth": draw(st.sampled_from(["0.25", "0.5", "2.5"])),
-            "modes.bandwidth": draw(st.sampled_from(["0.5", "1.5", "4"])),
+            "main_memory.bandwidth": "0.125" if spare else draw(st.sampled_from(["0.125", "0.25", "0.5", "2.5"])),
+            "modes.bandwidth": draw(st.sampled_from(["0.25", "0.5", "1.5", "4"])),
             "modes.to_compute_cycles": draw(st.sampled_from([0, 1, 7, 50])),
             "modes.to_memory_cycles": draw(st.sampled_from([0, 1, 9, 50])),
             "modes.switched_at_once": draw(st.integers(1, 3)),
-            "vector.lanes": draw(st.integers(1, 8)),
+            "vector.lanes": draw(st.sampled_from([1, 4, 16])),
             "input_reuse": draw(st.sampled_from(["line_buffer", "expanded"])),
         }
     )
@@ -87,7 +90,7 @@ class _Sketch:
         """Append an operator; the first tensor that it writes."""
         draw, index = self.draw, len(self.operators)
         most = product.rows if product else elements
-        chunks = draw(st.integers(1, min(4, most)))
+        chunks = min(most, draw(st.sampled_from([1, 2, 4, 6, 8])))
         kinds = draw(st.lists(st.sampled_from(["add", "softmax", "view"]), max_size=2, unique=True))
         if product is None:
             kinds = kinds or ["pool"]
@@ -103,9 +106,13 @@ class _Sketch:
     def product(self, weight: str | None, large: bool = False) -> MatrixProduct:
         """A small product, or one that may be larger than a chip."""
         draw = self.draw
-        inner, columns = draw(st.integers(1, 16 if large else 6)), draw(st.integers(1, 6 if large else 3))
+        inner, columns = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+        if large:
+            inner, columns = draw(
+                st.sampled_from([(inner, 5 * columns), (4 * inner, columns), (2 * inner, 2 * columns)])
+            )
         groups = draw(st.sampled_from([1, 1, 1, 2, 3])) if not large and weight is not None else 1
-        return MatrixProduct(draw(st.integers(1, 8)), inner, columns, groups, weight)
+        return MatrixProduct(draw(st.sampled_from([1, 4, 7, 8])), inner, columns, groups, weight)
 
     def matmul(self, source: int, side: int | None = None, weight: str | None = None, outputs: int = 1) -> int:
         """A product with a constant operand and perhaps a side input."""

@@ -56,9 +56,7 @@ def _slices(groups: int, inner: int, columns: int, chip: hw.Chip) -> Block:
     """The tiles (one per array that holds a part of each weight) of ``groups`` groups of ``inner`` x ``columns`` weights."""
     total, arrays = chip.weight_bytes(groups * inner * columns), chip.arrays_per_weight
     ends = [total * part // arrays for part in range(arrays + 1)]
-    return tuple(
-        Tile(groups * inner, groups * columns, max(1, ends[part + 1] - ends[part])) for part in range(arrays)
-    )
+    return tuple(Tile(groups * inner, groups * columns, max(1, ends[part + 1] - ends[part])) for part in range(arrays))
 
 
 def row_blocks_of(product: MatrixProduct, chip: hw.Chip) -> int:
@@ -74,7 +72,9 @@ def cut_along_inner(network: Network, chip: hw.Chip, compute: int) -> Network:
         if product is None or len(blocks_of(product, chip)[0]) <= compute:
             operators.append(operator)
         else:
-            sums = ceil_div(8 * chip.accumulator_bytes(product.rows * product.columns * product.groups), chip.precision.input_bits)
+            sums = ceil_div(
+                8 * chip.accumulator_bytes(product.rows * product.columns * product.groups), chip.precision.input_bits
+            )
             most = compute // chip.arrays_per_weight
             row_blocks = row_blocks_of(product, chip)
             height = ceil_div(row_blocks, ceil_div(row_blocks, most)) * chip.array.rows
@@ -143,7 +143,9 @@ class Run:
         cycles = 0
         for work in operator.vector:
             if work.columnwise:
-                cycles += chip.vector_cycles(ceil_div(chip.vector_work(work.kind, share(work.elements)), operator.chunks))
+                cycles += chip.vector_cycles(
+                    ceil_div(chip.vector_work(work.kind, share(work.elements)), operator.chunks)
+                )
             elif self.ends:
                 cycles += chip.vector_cycles(ceil_div(chip.vector_work(work.kind, work.elements), operator.chunks))
         if operator.product:
@@ -291,7 +293,11 @@ class PlanSpace:
         homes = {tensor: self.home(tensor, where) for tensor, where in kept}
         kept_arrays = sum(place.arrays for place in homes.values())
         kept_bytes = sum(place.bytes for place in homes.values())
-        if kept_arrays > self.memory or kept_bytes > chip.buffer.capacity_bytes or sum(r.arrays for r in runs) > self.compute:
+        if (
+            kept_arrays > self.memory
+            or kept_bytes > chip.buffer.capacity_bytes
+            or sum(r.arrays for r in runs) > self.compute
+        ):
             return {}
         touched = sorted({t.tensor for run in runs for t in (*run.reads, *run.writes)})
         options = [[homes[t]] if t in homes else self._places(t, runs) for t in touched]

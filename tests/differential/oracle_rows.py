@@ -70,14 +70,13 @@ def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: i
         return Fraction(0)
     reading = sum(sum(s.tile_reads) for s, _ in loaded)
     tail = min(
-        max(0, write - read) for s, _ in loaded for write, read in zip(s.tile_writes, s.tile_reads_from_main, strict=True)
+        max(0, write - read)
+        for s, _ in loaded
+        for write, read in zip(s.tile_writes, s.tile_reads_from_main, strict=True)
     )
     longest = max(max(s.tile_writes) for s, _ in loaded)
     writing = Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
-    equal = [(s, d) for s, d in loaded if len(set(s.tile_writes)) == 1]
-    rounds = ceil_div(sum(s.arrays * d for s, d in equal), write_ports)
-    shortest = min((s.tile_writes[0] for s, _ in equal), default=0)
-    return max(Fraction(reading + tail), Fraction(longest), writing, Fraction(rounds * shortest))
+    return max(Fraction(reading + tail), Fraction(longest), writing)
 
 
 def execute_cycles(
@@ -90,7 +89,7 @@ def execute_cycles(
         return sum(m.cycles for m in moves if m.port == port and m.action in actions and stage in (None, m.stage))
 
     ports = sorted({m.port for m in moves})
-    busy, latency = [], []
+    busy, latency, before_vector = [], [], []
     for i, (stage, d) in enumerate(zip(stages, copies, strict=True)):
         multiply = ceil_div(stage.rows, d) * stage.row_cycles if d else 0
         loads = []
@@ -101,7 +100,8 @@ def execute_cycles(
         fetch = max((load(port, ("fetch",), i) for port in ports), default=0)
         write = max((load(port, ("write",), i) for port in ports), default=0)
         first = ceil_div(ceil_div(stage.rows, stage.chunks), d) * stage.row_cycles if d else 0
-        latency.append(Fraction(fetch + stage.vector_cycles + write, stage.chunks) + first)
+        before_vector.append(Fraction(fetch, stage.chunks) + first)
+        latency.append(before_vector[i] + Fraction(stage.vector_cycles + write, stage.chunks))
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j, (stage, d) in enumerate(zip(stages, copies, strict=True)):
@@ -111,17 +111,46 @@ def execute_cycles(
                 continue
             k = wait.before
             if wait.operand:
-                if len(set(stage.tile_writes)) == 1:
-                    writing = ceil_div(stage.arrays * d, write_ports) * stage.tile_writes[0]
-                else:
-                    writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_ports))
+                writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_ports))
                 reading = max((load(port, ("operand",), j) for port in ports), default=0)
                 begin = max(begin, finish[k] + max(writing, reading))
             else:
                 between = sum((latency[m] for m in wait.between), Fraction(0))
-                begin = max(begin, start[k] + latency[k] + Fraction((wait.first - 1) * busy[k], stages[k].chunks) + between)
+                begin = max(
+                    begin, start[k] + latency[k] + Fraction((wait.first - 1) * busy[k], stages[k].chunks) + between
+                )
                 end = max(end, finish[k] + between + latency[j] + Fraction((wait.last - 1) * busy[j], stage.chunks))
         start.append(begin)
         finish.append(max(end, begin + latency[j] + busy[j] - Fraction(busy[j], stage.chunks)))
-    total = [load(port, ("fetch", "write", "operand")) for port in ports]
-    return max(*finish, *(Fraction(t) for t in total), Fraction(sum(s.vector_cycles for s in stages)))
+    total = [Fraction(load(port, ("fetch", "write", "operand"))) for port in ports]
+    vector = Fraction(sum(s.vector_cycles for s in stages))
+    if vector:
+        vector += filling(stages, waits, start, before_vector[0]) + draining(stages, waits, busy, latency)
+    return max(*finish, *total, vector)
+
+
+def filling(stages: Sequence[Stage], waits: Sequence[Wait], start: Sequence[Fraction], first: Fraction) -> Fraction:
+    """H of row (9): how long a saturated vector unit idles before its work arrives, ``first`` for the first stage."""
+    idle = [first]
+    for j in range(len(stages)):
+        done = Fraction(0)
+        for i, stage in enumerate(stages[:j]):
+            needed = [stage.chunks if w.operand else w.first for w in waits if (w.before, w.after) == (i, j)]
+            chunks = min(stage.chunks, max(needed)) if needed else stage.chunks
+            done += Fraction(chunks * stage.vector_cycles, stage.chunks)
+        idle.append(start[j] - done)
+    return max(idle)
+
+
+def draining(
+    stages: Sequence[Stage], waits: Sequence[Wait], busy: Sequence[int], latency: Sequence[Fraction]
+) -> Fraction:
+    """Q of row (9): how long it idles while the stages that nothing waits for come to their end."""
+    idle = [Fraction(0)]
+    for wait in waits:
+        j = wait.after
+        if wait.between or wait.operand or any(other.before == j for other in waits):
+            continue
+        rest = Fraction(min(wait.last, stages[j].chunks) * stages[j].vector_cycles, stages[j].chunks)
+        idle.append(latency[j] + Fraction((wait.last - 1) * busy[j], stages[j].chunks) - rest)
+    return max(idle)

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from cmswitch.allocation.pricing import Pricer
 from cmswitch.allocation.segment import Limits
 from cmswitch.allocation.solving import Allocator, SolverName
+from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
 from cmswitch.segmentation.monolithic import monolithic_problem
 from cmswitch.segmentation.schedule import Found, find_plan
 from formulations.monolithic import build_monolithic, evaluate_monolithic, read_monolithic
 from solvers import Status, solve
 from tests.differential.network_strategies import Case, cases
-from tests.differential.oracle import PlanSpace
+from tests.differential.oracle import PlanSpace, Run
 
 NEVER = bool  # bool() is False: nothing stops the search
 
@@ -33,7 +34,21 @@ def searched(case: Case, solver: SolverName) -> Found:
     return find_plan(workload, "any", limits, Allocator(solver), 0.0, NEVER, case.resident)
 
 
-@settings(max_examples=40)
+@settings(max_examples=200)
+@given(cases())
+def test_cells_and_windows_are_the_same(case: Case) -> None:
+    workload = build_workload(case.network, case.chip, case.compute)
+    space = PlanSpace(case.network, case.chip, case.compute, case.memory)
+    assert [(c.operator, c.first_block, c.last_block) for c in workload.cells] == space.cells
+    dependences, operators = Dependences(workload.network), workload.network.operators
+    for number, tensor in enumerate(workload.network.tensors):
+        readers = {i: [r for r in operators[i].reads if r.tensor == number] for i in workload.network.consumers[number]}
+        if readers and tensor.producer is not None:
+            runs = [Run(space, i, 0, max(1, len(space.blocks[i]))) for i in readers]
+            assert dependences.window(number, readers) == space.window(number, runs)
+
+
+@settings(max_examples=120)
 @given(cases())
 def test_the_search_finds_the_best_plan_of_the_space(case: Case) -> None:
     best, found = enumerated(case), searched(case, "combinatorial")
@@ -41,7 +56,7 @@ def test_the_search_finds_the_best_plan_of_the_space(case: Case) -> None:
     assert found.bound == pytest.approx(float(best))
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(cases(operators=3, arrays=4))
 def test_the_search_finds_it_with_highs(case: Case) -> None:
     best, found = enumerated(case), searched(case, "highs")
@@ -49,7 +64,7 @@ def test_the_search_finds_it_with_highs(case: Case) -> None:
     assert found.bound == pytest.approx(float(best))
 
 
-@settings(max_examples=10)
+@settings(max_examples=20)
 @given(cases(operators=3, arrays=4))
 def test_one_program_over_everything_finds_it(case: Case) -> None:
     workload = build_workload(case.network, case.chip, case.compute)

@@ -24,11 +24,9 @@ from tests.differential.micro import (
 # -- reload, switches and what lasts over a cut ------------------------------------------------------------------------
 
 
-def test_tiles_of_three_copies_queue_for_two_write_ports() -> None:
+def test_tiles_of_three_copies_share_two_write_drivers() -> None:
     # Row block 1 (4 rows, 20 bytes: read 5, write 8) comes first, row block 0 (16 rows: read 20, write 32) second.
-    #   read    t1 0-5   t0 5-25
-    #   port 1  t1 0-8   t1 8-16   t0 16-48
-    #   port 2  t1 0-8   t0 8-40   t0 40-72
+    #   read 0-5, 5-25   one array 0-8, 5-37   all writing by 2 drivers: 3 x (8 + 32) / 2 from 0: 60, 3 x 32 / 2 from 5: 53
     # switch 6 arrays 9.   F 0-2   M 2-22 (3 rows, 3 copies, the largest tile's tau)   V 22-23   W 23-24
     only = stage("a", 1, (load("x", 8),), multiply(3, (0, 1), (2, 3), (4, 5), used_rows=16), 4, out("y", 4))
     program = network(
@@ -40,7 +38,26 @@ def test_tiles_of_three_copies_queue_for_two_write_ports() -> None:
         inputs={"x": 8},
         outputs={"y": 4},
     )
-    expect(9 + 72 + 24, [(0, 9, 72, 24)], program)
+    expect(9 + 60 + 24, [(0, 9, 60, 24)], program)
+
+
+def test_writing_of_the_last_tile_by_all_drivers_ends_the_reload() -> None:
+    # Column block 0 (16 x 8, 128 bytes): read 0-32, written in 32. Column block 1 (8 x 1, 8 bytes): read 32-34, written in 16.
+    #   three copies by 2 drivers: 3 x 16 / 2 from 32: 56 (one array: 48); 3 x (32 + 16) / 2 from 0: 72
+    # With 5 drivers: 32 + ceil(48 / 5) = 42, ceil(144 / 5) = 29, but one array 32 + 16 = 48.
+    # With 2 drivers and 0.5 bytes a cycle: read 0-256, 256-272; 256 + 24 = 280, the last to end.
+    # The execute phase: F 0-2   M 2-22   V 22-23   W 23-24; at 0.5 bytes a cycle F 0-16   M 16-36   V 36-37   W 37-45.
+    only = stage("a", 1, (load("x", 8),), multiply(3, (0, 1), (2, 3), (4, 5), used_rows=16), 4, out("y", 4))
+    tiles = (tile("a", 0, 2, 4, rows=16, columns=8), tile("a", 1, 3, 5, columns=1, column_block=1))
+    for drivers, bandwidth, reload, execute in ((2, 4, 72, 24), (5, 4, 48, 24), (2, "0.5", 280, 45)):
+        chip = CHIP.with_changes(**{"array.arrays_written_at_once": drivers, "main_memory.bandwidth": bandwidth})
+        program = network(
+            segment(only, switches=to_compute(0, 1, 2, 3, 4, 5), writes=tiles),
+            inputs={"x": 8},
+            outputs={"y": 4},
+            chip=chip,
+        )
+        expect(9 + reload + execute, [(0, 9, reload, execute)], program, chip)
 
 
 def test_reload_bound_by_main_memory_has_the_tail_of_its_last_tile() -> None:
@@ -64,7 +81,7 @@ def test_reload_bound_by_main_memory_has_the_tail_of_its_last_tile() -> None:
     ],
 )
 def test_switches_in_both_directions(at_once: int, first: int, second: int) -> None:
-    # Segment 1: three copies, reload 32.   F 0-2   M 2-12   V 12-13   W 13-15 (8 bytes)
+    # Segment 1: three copies, reload 3 x 16 / 2 = 24 in both segments.   F 0-2   M 2-12   V 12-13   W 13-15 (8 bytes)
     # Segment 2: its weights go to arrays 3 to 5, its output u to arrays 0 and 1 (8 bytes at 2 a cycle).
     #   B   F 0-2   M 2-12   V 12-13   W 13-17        D   F 17-21   V 21-22   W 22-23
     chip = CHIP.with_changes(**{"modes.switched_at_once": at_once})
@@ -82,7 +99,7 @@ def test_switches_in_both_directions(at_once: int, first: int, second: int) -> N
         frees=("u",),
     )
     program = network(before, after, inputs={"x": 8}, outputs={"y": 4}, between={"t": 8, "u": 8}, chip=chip)
-    expect(first + 32 + 15 + second + 32 + 23, [(0, first, 32, 15), (0, second, 32, 23)], program, chip)
+    expect(first + 24 + 15 + second + 24 + 23, [(0, first, 24, 15), (0, second, 24, 23)], program, chip)
 
 
 def kept_producer() -> SegmentProgram:
@@ -140,7 +157,8 @@ def test_resident_weights_save_the_first_reload_only() -> None:
 
 def test_dynamic_operand_produced_in_the_segment() -> None:
     #   P   F 0-1    3-4 (after Q.F0)   M 1-11   11-21   V 11-12   21-22   W 12-16   22-26 (k in the buffer)
-    #   operand: P has finished at 26. Tiles of 32 bytes: read 26-30, 30-34; both copies (2 ports) written 26-42, 42-58.
+    #   operand: P has finished at 26. Tiles of 32 bytes: read 26-30, 30-34; 2 x (16 + 16) of writing by 2
+    #   drivers 26-58 (the second tile alone, from 30 on, would end at 46).
     #   Q   F 1-3    4-6    6-8 (two copies: depth 3)
     #       M 58-68  58-68  68-78
     #       V 68-70  70-72  78-80

@@ -3,8 +3,8 @@
 Nothing here computes an expected figure: each is read off the timeline above its test. In the timelines ``F``, ``M``,
 ``V`` and ``W`` are the four stages, a number after them the chunk, ``3-13`` the cycles from 3 up to, but without, 13.
 Columns list chunks in order. Unless a test changes it, the chip moves 4 bytes a cycle to and from main memory, 8 on the
-buffer's port and 1 per memory-mode array; the vector unit has 4 lanes; a row of an array takes 2 cycles to write, 2
-arrays at once; an MVM takes tau = 10 cycles up to 8 rows and 20 up to 16; two arrays at once switch in 3 cycles
+buffer's port and 1 per memory-mode array; the vector unit has 4 lanes; a row of an array takes 2 cycles to write, with 2
+write drivers; an MVM takes tau = 10 cycles up to 8 rows and 20 up to 16; two arrays at once switch in 3 cycles
 to compute mode, in 5 to memory mode. A *small* tile (8 rows of 5 weights, 40 bytes) is read in 10 and written in 16
 cycles, a *tall* one (16 rows, 80 bytes) in 20 and 32.
 """
@@ -56,13 +56,13 @@ def test_one_operator_one_chunk(bandwidth: object, reload: int, execute: int, to
 
 
 def test_waves_of_one_chunk() -> None:
-    # switch 3 arrays, two at once: 2 x 3 = 6. reload: one read 0-10, copies written 0-16, 0-16, 16-32.
+    # switch 3 arrays, two at once: 2 x 3 = 6. reload: one read 0-10, three copies by 2 drivers 3 x 16 / 2 = 24.
     # F 0-7   M 7-37: 7 rows on 3 copies are ceil(7/3) = 3 waves of 10   V 37-41   W 41-43
     only = stage("a", 1, (load("x", 28),), multiply(7, 0, 1, 2), 14, out("y", 7))
     program = network(
         segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 28}, outputs={"y": 7}
     )
-    expect(6 + 32 + 43, [(0, 6, 32, 43)], program)
+    expect(6 + 24 + 43, [(0, 6, 24, 43)], program)
 
 
 def test_waves_run_across_the_ends_of_chunks() -> None:
@@ -76,7 +76,7 @@ def test_waves_run_across_the_ends_of_chunks() -> None:
     program = network(
         segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 32}, outputs={"y": 8}
     )
-    expect(6 + 32 + 37, [(0, 6, 32, 37)], program)
+    expect(6 + 24 + 37, [(0, 6, 24, 37)], program)
 
 
 def test_chunks_of_unequal_rows() -> None:
@@ -85,7 +85,7 @@ def test_chunks_of_unequal_rows() -> None:
     #   rows    0,1,2: 4-14  3: 8-18   4,5,6: 14-24        7: 18-28   8,9,10: 24-34
     #   V       14-16        24-26                         34-36
     #   W       18-19 (F2 has the port)   26-27            36-37
-    # From 4 to 34 the product takes ceil(11/4) = 3 waves. reload of 4 copies by 2 ports 32, switch of 4 arrays 6.
+    # From 4 to 34 the product takes ceil(11/4) = 3 waves. reload of 4 copies by 2 drivers 4 x 16 / 2 = 32, switch of 4 arrays 6.
     only = stage("a", 3, (load("x", 14),), multiply(11, 0, 1, 2, 3), 7, out("y", 4))
     program = network(
         segment(only, switches=to_compute(0, 1, 2, 3), writes=(tile("a", 0, 1, 2, 3),)),
@@ -105,7 +105,7 @@ def test_more_copies_deepen_the_buffers() -> None:
     program = network(
         segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 48}, outputs={"y": 24}
     )
-    expect(6 + 32 + 29, [(0, 6, 32, 29)], program)
+    expect(6 + 24 + 29, [(0, 6, 24, 29)], program)
 
 
 def test_fetch_bound_pipeline() -> None:

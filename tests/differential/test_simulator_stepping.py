@@ -32,8 +32,6 @@ class Operator:
     fetch_left: int = -1
     write_left: int = -1
     awaited_left: int = -1
-    tail_left: int = -1
-    tail_awaited: int = -1
     fetched: int = 0
     multiplied: int = 0
     entered: int = 0
@@ -41,7 +39,6 @@ class Operator:
     vectored: int = 0
     available: int = 0
     written: int = 0
-    whole: bool = False
     start: int = -1
     finish: int = -1
     operand: int = 0
@@ -57,13 +54,9 @@ class Stepping:
         self.state = [Operator(operand=2 if s.operand_after is None else 0) for s in self.stages]
         self.queues: dict[int, list[Job]] = defaultdict(list)
         self.running: dict[int, Job] = {}
-        self.arrivals: list[Job] = []
         self.new: dict[int, list[Job]] = defaultdict(list)
-        self.tile_queue: list[tuple[int, int, Tile]] = []
-        self.new_tiles: list[tuple[int, int, Tile]] = []
-        self.writing: list[tuple[int, int]] = []  # (end, stage)
-        self.tiles_left = [sum(t.copies for t in s.operand) for s in self.stages]
-        self.waiting_copies: list[tuple[int, int, int]] = []
+        self.operands: list[int] = []  # those that wait for the write drivers; the first has them
+        self.driven = 0  # cycles for which it has had them
 
     def run(self) -> list[tuple[int, int]] | None:
         """Start and finish of every operator; None if they block one another."""
@@ -105,7 +98,8 @@ class Stepping:
         stage, state = self.stages[index], self.state[index]
         before = repr(state)
         slot = state.fetched < stage.chunks and state.fetched - state.multiplied < stage.depth
-        if state.fetch_left < 0 and slot and all(self.exists(r) >= self.need(r, state.fetched) for r in stage.inputs):
+        ready = all(self.state[r.producer].available >= self.need(r, state.fetched) for r in stage.inputs)
+        if state.fetch_left < 0 and slot and ready:
             state.start = self.now if state.start < 0 else state.start
             state.fetch_left = len(stage.fetch)
             self.claim(index, 0, stage.fetch, "fetch")
@@ -131,23 +125,14 @@ class Stepping:
             state.available, state.awaited_left = state.available + 1, -1
         if state.write_left == 0:
             state.written, state.write_left = state.written + 1, -1
-        if state.written == stage.chunks and state.tail_left < 0:
-            state.tail_left = len(stage.tail)
-            self.claim(index, 3, stage.tail, "tail")
-        if state.tail_left == 0 and state.finish < 0:
-            state.whole, state.finish = True, self.now
+        if state.written == stage.chunks and state.finish < 0:
+            state.finish = self.now
         after = stage.operand_after
         if after is not None and state.operand == 0 and self.state[after].finish >= 0:
             state.operand = 1
             read = sum(t.read for t in stage.operand)
             self.new[stage.operand[0].port].append(Job((index, 1, 0), read, ("operand", index)))
         return repr(state) != before
-
-    def exists(self, read: Input) -> int:
-        producer = self.state[read.producer]
-        if read.at_end:
-            return self.stages[read.producer].chunks if producer.whole else 0
-        return producer.available
 
     def room(self, index: int) -> bool:
         return all(
@@ -174,18 +159,20 @@ class Stepping:
             if queue and port not in self.running:
                 job = self.running[port] = queue.pop(0)
                 job.left = job.cycles
-        for job in self.running.values():
-            if job.what[0] == "operand":
-                elapsed = job.cycles - job.left
-                for number, tile in enumerate(self.stages[job.what[1]].operand):
-                    if elapsed == sum(t.read for t in self.stages[job.what[1]].operand[:number]):
-                        self.new_tiles.append((job.what[1], number, tile))
-        for index, _, tile in sorted(self.new_tiles, key=lambda n: n[:2]):
-            self.waiting_copies += [(index, self.now + tile.read, tile.write)] * tile.copies
-        self.new_tiles.clear()
-        while self.waiting_copies and len(self.writing) < self.problem.write_ports:
-            index, read_end, write = self.waiting_copies.pop(0)
-            self.writing.append((max(self.now + write, read_end), index))
+        # An operand asks for the write drivers in the cycle in which its read starts.
+        reading = [job for job in self.running.values() if job.what[0] == "operand"]
+        self.operands += sorted(job.what[1] for job in reading if job.left == job.cycles)
+
+    def written(self, tiles: tuple[Tile, ...]) -> bool:
+        """Whether the drivers have had these tiles for long enough: each is read, then written once, then all that follow."""
+        read = 0
+        for number, tile in enumerate(tiles):
+            since = self.driven - read
+            left = sum(t.copies * t.write for t in tiles[number:])
+            if since < max(tile.read, tile.write) or since * self.problem.write_ports < left:
+                return False
+            read += tile.read
+        return True
 
     def tick(self) -> None:
         """What ends as the clock reaches ``now``."""
@@ -194,12 +181,11 @@ class Stepping:
             if job.left == 0:
                 del self.running[port]
                 self.ended(*job.what)
-        for end, index in list(self.writing):
-            if end == self.now:
-                self.writing.remove((end, index))
-                self.tiles_left[index] -= 1
-                if not self.tiles_left[index]:
-                    self.state[index].operand = 2
+        if self.operands:
+            self.driven += 1
+            if self.written(self.stages[self.operands[0]].operand):
+                self.state[self.operands.pop(0)].operand = 2
+                self.driven = 0
         for state in self.state:
             for copy, (row, left) in list(state.copy_left.items()):
                 state.copy_left[copy] = (row, left - 1)
@@ -214,8 +200,6 @@ class Stepping:
         elif what.startswith("write"):
             state.write_left -= 1
             state.awaited_left -= what == "write"
-        elif what.startswith("tail"):
-            state.tail_left -= 1
         elif what == "vector":
             state.in_vector = False
             state.vectored += 1
@@ -237,8 +221,7 @@ def problems(draw: st.DrawFn) -> SegmentProblem:
         chunks = draw(st.integers(1, 5))
         inputs: list[Input] = []
         for producer in draw(st.lists(st.integers(0, index - 1), unique=True, max_size=2)) if index else []:
-            at_end = draw(st.integers(0, 5)) == 0
-            window = None if at_end else draw(st.none() | st.integers(1, 3))
+            window = draw(st.none() | st.integers(1, 3))
             if window is None:
                 numbers = [draw(st.integers(low, high)) for low, high in ((0, 3), (1, 2), (0, 3), (1, 3))]
             else:
@@ -246,7 +229,7 @@ def problems(draw: st.DrawFn) -> SegmentProblem:
                 chunks = stages[producer].chunks
                 numbers = [1, 1, draw(st.integers(1, window)), window]
             numerator, denominator, offset, span = numbers
-            inputs.append(Input(producer, numerator, denominator, offset, span, at_end, window))
+            inputs.append(Input(producer, numerator, denominator, offset, span, window))
         copies = (1,) * draw(st.integers(0, 4))
         rows = draw(st.integers(1, 12)) if copies else 0
         operand: tuple[Tile, ...] = ()
@@ -266,7 +249,6 @@ def problems(draw: st.DrawFn) -> SegmentProblem:
                 depth=1 + max(1, len(copies) * chunks // rows) if copies else 2,
                 vector=draw(st.integers(0, 5)),
                 write=draw(moves(stream=True)),
-                tail=draw(moves()) if draw(st.integers(0, 3)) == 0 else (),
                 operand=operand,
                 operand_after=operand_after,
             )
@@ -287,3 +269,4 @@ def test_events_equal_steps(problem: SegmentProblem) -> None:
     assert [(stage.start, stage.finish) for stage in run.stages] == expected
     rows = sum(s.rows * s.row_cycles for s in problem.stages)
     assert run.compute_busy == rows
+    assert run.writing == sum(tile.copies * tile.write for s in problem.stages for tile in s.operand)

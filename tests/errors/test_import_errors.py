@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import onnx
@@ -211,4 +212,42 @@ def test_shape_chain_that_fails(tmp_path: Path) -> None:
         helper.make_node("Reshape", ["x", "g"], ["y"], "reshape"),
     ]
     path = save(tmp_path, nodes, {"x": [2, 4]}, {})
-    assert message(path).startswith("model: node 'pick' cannot be evaluated (index 2 is out of bounds")
+    assert message(path).startswith("model: node 'pick' is malformed (index 2 is out of bounds")
+
+
+def test_reshape_to_another_size(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "m"),
+        helper.make_node("Reshape", ["m", "s"], ["y"], "reshape"),
+    ]
+    path = save(tmp_path, nodes, {"x": [2, 4]}, {"w": [4, 4]})
+    model = onnx.load(path)
+    model.graph.initializer.append(helper.make_tensor("s", TensorProto.INT64, [2], [3, 3]))
+    path.write_bytes(model.SerializeToString())
+    assert message(path).splitlines()[1] == (
+        "  reshape: Reshape (ai.onnx 17) [2x4, 2] -> [3x3]: its output has another number of elements than its input; "
+        "correct the target shape"
+    )
+
+
+def test_damaged_files_never_raise_anything_else(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Transpose", ["c"], ["t"], "turn", perm=[0, 2, 3, 1]),
+        helper.make_node("MatMul", ["t", "v"], ["m"], "product"),
+        helper.make_node("Softmax", ["m"], ["y"], "soft", axis=-1),
+    ]
+    path = save(tmp_path, nodes, {"x": [1, 2, 6, 6]}, {"w": [4, 2, 3, 3], "v": [4, 5]})
+    content = path.read_bytes()
+    random = Random(1)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        for _ in range(random.choice((1, 2, 5))):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            load_network(path)
+        except InputError:
+            refused += 1
+    assert refused > 100

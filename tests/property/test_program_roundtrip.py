@@ -49,7 +49,7 @@ stages = st.builds(
     few(st.builds(Fetch, names, targets, numbers, st.none() | afters)),
     st.none() | st.builds(Multiply, numbers, numbers, few(arrays)),
     few(st.builds(Vector, names | st.sampled_from(["relu", "shift-accumulate"]), names, numbers)),
-    few(st.builds(Emit, names, few(targets), numbers, st.booleans())),
+    few(st.builds(Emit, names, few(targets), numbers)),
     few(tiles),
     st.none() | names,
 )

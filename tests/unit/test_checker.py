@@ -307,12 +307,10 @@ def test_order_of_violations_is_stable() -> None:
 # -- needs and windows --------------------------------------------------------------------------------------------------
 
 
-def joined(skip: Need, middle: Need = NEXT, at_end: bool = False) -> Callable[[int | None], list[str]]:
+def joined(skip: Need, middle: Need = NEXT) -> Callable[[int | None], list[str]]:
     """Operator a makes p (8 chunks) for m and for the join j, which also reads m's q: rules that a window of p breaks."""
     chunk = 2
     make = replace(operator("a", None, [read(0, "side")], [1]), chunks=8)
-    if at_end:
-        make = replace(make, writes=(Write(1, at_end=True),))
     through = replace(operator("m", None, [read(1, "side", middle)], [2]), chunks=8)
     join = replace(operator("j", None, [read(1, "side", skip), read(2, "side")], [3]), chunks=8)
     tensors = (Tensor("x", 16, None), Tensor("p", 16, 0), Tensor("q", 16, 1), Tensor("y", 16, 2, True))
@@ -344,9 +342,8 @@ def test_window_counts_the_skew_of_the_longer_path() -> None:
     assert broken(None) == []
 
 
-@pytest.mark.parametrize("at_end", [False, True])
-def test_tensor_that_does_not_stream_is_whole(at_end: bool) -> None:
-    broken = joined(NEXT if at_end else Need.whole(8), at_end=at_end)
+def test_tensor_that_does_not_stream_is_whole() -> None:
+    broken = joined(Need.whole(8))
     assert broken(7) == ["window"]
     assert broken(None) == []
 

@@ -202,7 +202,6 @@ def test_views_create_no_tensor(tmp_path: Path) -> None:
     assert [t.name for t in network.tensors] == ["x", "c", "g"]
     assert work(network.operators[0]) == [("i", "view", 48), ("f", "view", 48)]
     assert reads(network, network.operators[1])["c", "matrix"].need == Need.whole(4)
-    assert [w.at_end for o in network.operators for w in o.writes] == [False, False]
     assert [t.is_output for t in network.tensors] == [False, False, True]
 
 
@@ -229,13 +228,15 @@ def test_work_on_inputs_alone_is_one_vector_only_operator_in_front(tmp_path: Pat
     assert reads(network, second)["inverted", "side"].need == Need(1, 1, 1, 1)
 
 
-def test_global_pooling_exists_at_the_end_only(tmp_path: Path) -> None:
+def test_readers_wait_for_all_of_a_global_pooling(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
     s.add("Conv", "c", s.input("x", 1, 2, 4, 4), s.weight("w", 3, 2, 1, 1))
     s.add("GlobalAveragePool", "p", "c")
-    network = s.load("p")
-    assert [w.at_end for w in network.operators[0].writes] == [True]
-    assert work(network.operators[0]) == [("p", "reduce", 48)]
+    s.add("Flatten", "f", "p")
+    s.add("Gemm", "g", "f", s.weight("v", 3, 5))
+    network = s.load("g")
+    assert reads(network, network.operators[1])["p", "matrix"].need == Need.whole(4)
+    assert work(network.operators[0]) == [("p", "reduce", 48), ("f", "view", 3)]
 
 
 def test_pooling_work_is_outputs_times_window(tmp_path: Path) -> None:
@@ -315,3 +316,11 @@ def test_dynamic_operand_waits_for_everything(tmp_path: Path) -> None:
     assert found["kt", "operand"].need == Need.whole(8)
     assert product(network, 2).dynamic
     assert not network.operators[2].vector[0].columnwise
+
+
+def test_convolution_by_an_activation_is_dynamic(tmp_path: Path) -> None:
+    s = Sketch(tmp_path)
+    s.add("Conv", "c", s.input("x", 1, 2, 4, 4), s.input("kernel", 3, 2, 3, 3))
+    network = s.load("c")
+    assert product(network) == MatrixProduct(4, 18, 3, 1, None)
+    assert set(reads(network, network.operators[0])) == {("x", "matrix"), ("kernel", "operand")}

@@ -39,7 +39,7 @@ segment {{
       repeat 2 {{
         load("z", resident, 4) after "a" (2, 1, -1, 3)
         cim.readxb(rows 2, used 4, copies [4])
-        store("y", [main], 8) at end
+        store("y", [main], 4)
       }}
     }}
   }}
@@ -52,7 +52,7 @@ def example() -> str:
     a = stage("a", 4, [read("x", 2)], [Emit("z", ("resident", "main"), 2)], 8, [(0,), (2,)], 3)
     operand = [tile("b", 4, source="z")]
     fetch = read("z", 4, "resident", After("a", 2, 1, -1, 3))
-    b = stage("b", 2, [fetch], [Emit("y", ("main",), 8, at_end=True)], 2, [(4,)], operand=operand, operand_after="a")
+    b = stage("b", 2, [fetch], [Emit("y", ("main",), 4)], 2, [(4,)], operand=operand, operand_after="a")
     places = [Allocate("z", Buffer(((0, 4), (8, 4))), 2), Allocate("u", MemoryArrays((5, 6)))]
     one = segment([a, b], [tile("a", 0, 2, size=16)], [to_compute(0, 1, 2, 4)], places, ["z"], ["z"])
     return format_program(program([one], {"x": 8}, {"y": 8}, {"z": 8}))

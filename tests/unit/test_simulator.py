@@ -10,7 +10,7 @@ import pytest
 from cmswitch.program.program import After, Allocate, Buffer, Emit, MemoryArrays, Program, SegmentProgram, Switch
 from cmswitch.simulator import SimulationError, Timing, Waits, machine, simulate
 from cmswitch.simulator.pipeline import PipelineRun, run_pipeline
-from cmswitch.simulator.problem import SegmentProblem
+from cmswitch.simulator.problem import BUFFER, MAIN, Move, SegmentProblem, StageProblem, Tile
 from tests.small_programs import CHIP, program, read, segment, stage, tile, to_compute
 
 TO_MAIN = Emit("y", ("main",), 1)
@@ -25,7 +25,7 @@ def test_one_operator_and_all_phases() -> None:
     timing = run_one(segment([conv], [tile("conv", 0, size=16)], [to_compute(0)]))
     (only,) = timing.segments
     assert (only.store_cycles, only.switch_cycles) == (0, 2)
-    # The tile is read in 16 cycles and written in 12, but not before the read has ended.
+    # The tile is read in 16 cycles, which is longer than writing it: 12 by one driver.
     assert only.reload_cycles == 16
     # Fetch [0,2], four MVMs back to back [2,22], the last vector work [22,25] and write [25,26].
     assert only.execute_cycles == 26
@@ -33,7 +33,7 @@ def test_one_operator_and_all_phases() -> None:
     assert timing.first_reload_cycles == 16
     assert (timing.switches, timing.switch_cycles, timing.peak_active_arrays) == (1, 2, 1)
     busy = timing.busy
-    assert (busy.main_memory, busy.vector_unit, busy.write_ports, busy.compute_arrays) == (16 + 8 + 4, 12, 16, 20)
+    assert (busy.main_memory, busy.vector_unit, busy.write_ports, busy.compute_arrays) == (16 + 8 + 4, 12, 12, 20)
 
 
 def test_fetch_bound_pipeline_is_double_buffered() -> None:
@@ -66,18 +66,29 @@ def test_chunk_without_rows_and_vector_only_operator() -> None:
     assert [(s.operator, s.start, s.finish) for s in timing.segments[0].stages] == [("conv", 0, 8), ("pool", 8, 14)]
 
 
-def test_reload_shares_two_write_ports_in_program_order() -> None:
-    names = ("a", "b", "c")
-    copies = {"a": [(0,), (1,)], "b": [(2,)], "c": [(3,)]}
-    stages = [stage(n, 1, [read("x", 1)], [Emit(f"y{n}", ("main",), 1)], rows=1, copies=copies[n]) for n in names]
-    writes = [tile("a", 0, 1), tile("b", 2), tile("c", 3, rows=4)]
-    outputs = {f"y{n}": 1 for n in names}
-    timing = run_one(segment(stages, writes, [to_compute(0, 1, 2, 3)]), outputs=outputs)
-    # Reads [0,4] [4,8] [8,12]. Both copies of a [0,12]; then b and c [12,24].
-    assert timing.segments[0].reload_cycles == 24
-    # c first: it takes a port [0,12]; a's read [4,8], its copies [4,16] and [12,24]; b's read [8,12], [16,28].
-    timing = run_one(segment(stages, [writes[2], writes[0], writes[1]], [to_compute(0, 1, 2, 3)]), outputs=outputs)
-    assert timing.segments[0].reload_cycles == 28
+@pytest.mark.parametrize(
+    ("tiles", "cycles"),
+    [
+        # (bytes, copies) in program order; one array is written in 12 cycles by one of two drivers.
+        ([(4, 2), (4, 1), (4, 1)], 24),  # reads [0,4] [4,8] [8,12]; all writing (24 + 12 + 12) / 2; 8 + 12 is less
+        ([(4, 1), (4, 2), (4, 1)], 24),  # the same in another order, for all drivers start at 0
+        ([(4, 1), (4, 1), (4, 1)], 20),  # the last tile is read from 8 on; all writing takes only 36 / 2
+        ([(8, 1), (20, 1)], 28),  # read [0,8] [8,28]; 8 + 12 and (12 + 12) / 2 are less
+        ([(20, 1), (4, 3)], 38),  # three copies of the second tile from 20 on: 20 + 36 / 2; all from 0 on 48 / 2
+    ],
+)
+def test_reload_ends_with_a_read_an_array_or_all_writing(tiles: list[tuple[int, int]], cycles: int) -> None:
+    stages, writes, array = [], [], 0
+    for number, (size, count) in enumerate(tiles):
+        arrays = range(array, array := array + count)
+        name = f"o{number}"
+        copies = [(a,) for a in arrays]
+        stages.append(stage(name, 1, [read("x", 1)], [Emit(f"y{number}", ("main",), 1)], rows=1, copies=copies))
+        writes.append(tile(name, *arrays, size=size))
+    outputs = {f"y{number}": 1 for number in range(len(tiles))}
+    timing = run_one(segment(stages, writes, [to_compute(*range(array))]), outputs=outputs)
+    assert timing.segments[0].reload_cycles == cycles
+    assert timing.busy.write_ports == 12 * array
 
 
 def test_vector_unit_serves_first_come_first_served() -> None:
@@ -128,14 +139,14 @@ def test_dynamic_operand_is_written_when_its_producer_has_finished() -> None:
     one = segment([a, b], [tile("a", 0)], [to_compute(0, 1, 2)], keep, ["k"])
     timing = run_one(one, outputs={"y": 2}, others={"k": 4})
     # Main memory: a [0,1], b [1,2], a [2,3], b [3,4]. a's MVMs [1,11], its last write [11,12].
-    # The operand is read [12,14] and written [12,24] into both copies. MVMs [24,29], writes [29,30] [30,31].
+    # The operand is read [12,14] and written [12,24] into both copies, a driver each. MVMs [24,29], writes [29,30] [30,31].
     b_timing = timing.segments[0].stages[1]
     assert timing.segments[0].execute_cycles == 31
     assert b_timing.waits.operand == 24 - 2
     assert timing.busy.buffer == 2 + 2
 
 
-def test_two_operands_share_the_write_ports_as_their_reads_start() -> None:
+def test_write_drivers_take_one_operand_after_another() -> None:
     a = stage("a", 1, [read("x", 1)], [Emit("k", ("main",), 8)], rows=1, copies=[(0,)])
     stages = [a]
     for name, array in (("b", 1), ("c", 3)):
@@ -145,12 +156,15 @@ def test_two_operands_share_the_write_ports_as_their_reads_start() -> None:
         stages.append(stage(name, 1, [read("x", 1)], output, 1, copies, operand=tiles, operand_after="a"))
     one = segment(stages, [tile("a", 0)], [to_compute(0, 1, 2, 3, 4)])
     timing = run_one(one, outputs={"yb": 1, "yc": 1}, others={"k": 8})
-    # Fetches a [0,1] b [1,2] c [2,3]. a's MVM [1,6], write [6,14]. Main memory: b's tiles [14,18] [18,22], c's [22,26] [26,30].
-    # Write ports: b [14,26] [18,30]; c [26,38] [30,42]. MVM b [30,35], c [42,47]; writes [35,36], [47,48].
-    assert [s.finish for s in timing.segments[0].stages] == [14, 36, 48]
+    # Fetches a [0,1] b [1,2] c [2,3]. a's MVM [1,6], write [6,14]. Main memory: b's two tiles [14,22], c's [22,30].
+    # Two tiles of 4 bytes, read in 4 + 4: the second is read from 4 on and written in 12, in all 16 (all writing 24 / 2).
+    # Drivers: b [14,30]; c asks at 22 and has them [30,46]. MVM b [30,35], c [46,51]; writes [35,36], [51,52].
+    assert [s.finish for s in timing.segments[0].stages] == [14, 36, 52]
+    assert timing.segments[0].stages[2].waits.operand == 46 - 3
+    assert timing.busy.write_ports == 12 * 5
 
 
-def test_operands_that_ask_for_write_ports_together_are_served_in_topological_order() -> None:
+def test_operands_that_ask_for_the_write_drivers_together_are_served_in_topological_order() -> None:
     outputs = [Emit("k", ("main",), 4), Emit("l", ("resident",), 4)]
     a = stage("a", 1, [read("x", 1)], outputs, rows=1, copies=[(0,)])
     to_b, to_c = [tile("b", 1, 2, source="k")], [tile("c", 3, source="l")]
@@ -160,8 +174,22 @@ def test_operands_that_ask_for_write_ports_together_are_served_in_topological_or
     one = segment([a, b, c], [tile("a", 0)], [to_compute(0, 1, 2, 3)], keep, ["l"])
     timing = run_one(one, outputs={"y": 1, "z": 1}, others={"k": 4, "l": 4})
     # a: MVM [1,6], writes to main memory [6,10] and buffer [6,8]. Reads start at 10: b [10,14], c [10,12].
-    # Two write ports: both copies of b [10,22], then c [22,34]. b: MVM [22,27], write [27,28]; c: [34,39], [39,40].
+    # Write drivers: both copies of b [10,22], then c [22,34]. b: MVM [22,27], write [27,28]; c: [34,39], [39,40].
     assert [s.finish for s in timing.segments[0].stages] == [10, 28, 40]
+
+
+def test_operand_whose_read_had_to_queue_asks_for_the_write_drivers_when_it_starts() -> None:
+    idle = StageProblem(1, (), (), 0, 0, (), 2, 0, (), (), None)
+    early, late = replace(idle, write=(Move(MAIN, 2),)), replace(idle, write=(Move(BUFFER, 10),))
+    product = replace(idle, rows=1, row_cycles=1, copies=(1,))
+    b = replace(product, operand=(Tile(BUFFER, 1, 5, 1),), operand_after=1)
+    c = replace(product, operand=(Tile(MAIN, 1, 5, 1),), operand_after=0)
+    other = replace(idle, fetch=(Move(MAIN, 8),))
+    run = run_pipeline(SegmentProblem((), (), (early, late, b, c, other), 1))
+    # Main memory: early [0,2], other [2,10], c's operand (asked at 2) [10,11]. Buffer: late [0,10], b's operand [10,11].
+    # Both ask for the one driver at 10: b [10,15], c [15,20]; an MVM of 1 each.
+    assert [stage.finish for stage in run.stages] == [2, 10, 16, 21, 10]
+    assert (run.cycles, run.writing) == (21, 10)
 
 
 def test_output_that_streams_to_main_memory_is_available_when_its_on_chip_write_is_done() -> None:
@@ -178,15 +206,15 @@ def test_output_that_streams_to_main_memory_is_available_when_its_on_chip_write_
     assert timing.busy.memory_arrays == 4
 
 
-def test_output_at_end_moves_whole_after_the_last_chunk() -> None:
-    a = stage("a", 2, [read("x", 1)], [Emit("z", ("resident",), 8, at_end=True)], rows=2, copies=[(0,)])
+def test_output_that_is_needed_whole_moves_chunk_by_chunk() -> None:
+    a = stage("a", 2, [read("x", 1)], [Emit("z", ("resident",), 4)], rows=2, copies=[(0,)])
     b = stage("b", 2, [read("z", 4, "resident", After("a", 0, 1, 2, 2))], [TO_MAIN], vector=1)
     keep = [Allocate("z", Buffer(((0, 8),)))]
     one = segment([a, b], [tile("a", 0)], [to_compute(0)], keep, ["z"])
     timing = run_one(one, outputs={"y": 2}, others={"z": 8})
-    # a: MVMs [1,11], then 8 bytes to the buffer [11,15]. b: fetch [15,17] [17,19], vector [19,20], write [20,21].
+    # a: MVMs [1,6] [6,11], 4 bytes to the buffer [6,8] [11,13]. b: fetch [13,15] [15,17], vector [17,18], write [18,19].
     a_timing, b_timing = timing.segments[0].stages
-    assert (a_timing.finish, b_timing.start, b_timing.finish) == (15, 15, 21)
+    assert (a_timing.finish, b_timing.start, b_timing.finish) == (13, 13, 19)
 
 
 def two_segments() -> Program:
@@ -264,7 +292,8 @@ def test_trace_is_json_with_a_track_per_resource() -> None:
     assert timing.trace is not None
     events = json.loads(json.dumps(timing.trace))["traceEvents"]
     tracks = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
-    assert {"segments", "phases", "main memory", "buffer", "vector unit", "operator a", "arrays [0]"} <= set(tracks)
+    resources = {"main memory", "buffer", "vector unit", "write drivers", "operator a", "arrays [0]"}
+    assert {"segments", "phases", *resources} <= set(tracks)
     spans = [e for e in events if e["ph"] == "X"]
     assert max(e["ts"] + e["dur"] for e in spans) == timing.total_cycles
     by_track: dict[int, int] = {}
