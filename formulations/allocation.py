@@ -64,8 +64,10 @@ Expr = Any  # a Pyomo expression or relation: Pyomo has no static types
 LARGEST_TIME = 1e5  # of the least makespan in model units
 
 
-def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
-    """The program of ``problem``. ValueError if the problem is not well formed.
+def build_segment_allocation(problem: SegmentProblem, upper: float | None = None) -> pyo.ConcreteModel:
+    """The program of ``problem``; only allocations of at most ``upper`` cycles if that is given.
+
+    ValueError if the problem is not well formed.
 
     ``model.y[i, d]`` and ``model.z[e, o]`` are the choices; :func:`read_segment_allocation` reads them back.
     """
@@ -90,6 +92,8 @@ def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
         model.add_component(name, constraints)
         for row in rows:
             constraints.add(row)
+    if upper is not None:
+        model.upper = pyo.Constraint(expr=model.T + model.R <= upper / model.unit)
     model.objective = pyo.Objective(expr=model.unit * (model.T + model.R), sense=pyo.minimize)
     return model
 

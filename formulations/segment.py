@@ -97,7 +97,6 @@ class SegmentProblem:
     memory_arrays: int
     buffer_bytes: int
     write_ports: int
-    reload_free: bool = False
 
 
 @dataclass(frozen=True)

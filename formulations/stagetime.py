@@ -35,8 +35,6 @@ def operand_write_cycles(stage: StageData, copies: int, write_ports: int) -> int
 
 def reloaded(problem: SegmentProblem) -> list[int]:
     """Stages whose weights the reload phase writes: all with arrays but those whose operand arises in the segment."""
-    if problem.reload_free:
-        return []
     return [i for i, stage in enumerate(problem.stages) if stage.arrays and not stage.operand_in_segment]
 
 

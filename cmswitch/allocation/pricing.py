@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
 from cmswitch.allocation.segment import Home, Limits, Segment, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
-from formulations import SegmentAllocation, lower_bound
+from formulations import SegmentAllocation, SegmentProblem, lower_bound
 from formulations.evaluate import SegmentCost
 
 Kept = tuple[tuple[int, Home], ...]
@@ -22,10 +22,11 @@ Kept = tuple[tuple[int, Home], ...]
 class Price:
     """What a segment costs: ``bound`` <= optimum (cycles); once ``solved``, also an allocation and its exact cost.
 
-    ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors).
+    ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed,
+    a bound on the segment whatever is kept).
     """
 
-    representative: tuple[int, int, Kept]
+    representative: tuple[int, int, Kept | None]
     limits: Limits
     bound: float
     tightened: bool = False
@@ -44,7 +45,7 @@ class Effort:
     programs_solved: int = 0
     cache_hits: int = 0
     distinct: int = 0
-    bounds: dict[str, int] = field(default_factory=lambda: {"relaxed": 0, "tightened": 0})
+    bounds_computed: int = 0
 
 
 class Pricer:
@@ -57,7 +58,7 @@ class Pricer:
         self._allocator = allocator
         self._resident_weights = resident_weights
         self._keys = SegmentKeys(workload)
-        self._relaxed: dict[SegmentKey, float] = {}
+        self._relaxed: dict[SegmentKey, Price] = {}
         self._prices: dict[tuple[SegmentKey, Limits, bool], Price] = {}
 
     def segment(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Segment:
@@ -72,20 +73,16 @@ class Pricer:
     def _reload_free(self, first: int, last: int) -> bool:
         return self._resident_weights and first == 0 and last == len(self.workload.cells)
 
-    def relaxed_bound(self, first: int, last: int) -> float:
-        """A bound on the segment whatever tensors are kept; infinite if its operators do not fit together."""
-        reload_free = self._reload_free(first, last)
-        key = (*self._keys.key(first, last, {}), reload_free)
-        if key not in self._relaxed:
-            self.effort.bounds["relaxed"] += 1
-            start = time.process_time()
-            if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) > self.limits.compute:
-                self._relaxed[key] = math.inf
-            else:
-                segment = self.builder.build(first, last, {}, self.limits, reload_free, relaxed=True)
-                self._relaxed[key] = float(lower_bound(segment.problem))
-            self.effort.build += time.process_time() - start
-        return self._relaxed[key]
+    def relaxed(self, first: int, last: int) -> Price:
+        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together."""
+        key = (*self._keys.key(first, last, {}), self._reload_free(first, last))
+        price = self._relaxed.get(key)
+        if price is None:
+            price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
+            if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
+                price.bound = 0.0
+                self.tighten(price)
+        return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
         """The price of the segment with ``kept`` tensors (under narrower ``limits``), shared by all of equal content."""
@@ -94,7 +91,7 @@ class Pricer:
         key = (self._keys.key(first, last, homes), limits, self._reload_free(first, last))
         price = self._prices.get(key)
         if price is None:
-            price = Price((first, last, kept), limits, self.relaxed_bound(first, last))
+            price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
             self._prices[key] = price
             self.effort.distinct += 1
         elif price.solved:
@@ -102,27 +99,36 @@ class Pricer:
         return price
 
     def tighten(self, price: Price) -> None:
-        """Raise an unsolved price's bound with its own places and kept tensors taken into account."""
+        """Raise an unsolved price's bound by the cheap bound of its own program."""
         start = time.process_time()
-        self.effort.bounds["tightened"] += 1
-        first, last, kept = price.representative
-        problem = self.segment(first, last, kept, price.limits).problem
-        price.bound = max(price.bound, float(lower_bound(problem)))
+        self.effort.bounds_computed += 1
+        price.bound = max(price.bound, float(lower_bound(self._problem(price))))
         price.tightened = True
         self.effort.build += time.process_time() - start
 
-    def solve(self, price: Price, should_stop: Callable[[], bool]) -> None:
-        """Solve a price's program; afterwards it has an allocation and a proven bound (infinite: infeasible)."""
+    def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
+        """Solve a price's program, or prove that it costs at least ``upper`` cycles.
+
+        Afterwards the price is solved, with an allocation and a proven bound (infinite: infeasible), or its bound is ``upper``.
+        """
         start = time.process_time()
-        first, last, kept = price.representative
-        problem = self.segment(first, last, kept, price.limits).problem
+        problem = self._problem(price)
         built = time.process_time()
-        solution = self._allocator.solve(problem, should_stop)
+        solution = self._allocator.solve(problem, should_stop, upper)
         self.effort.build += built - start
         self.effort.solve += time.process_time() - built
         self.effort.programs_solved += 1
         price.bound = max(price.bound, solution.bound)
+        price.tightened = True
+        if solution.exact is None and not math.isinf(solution.bound):
+            return
         price.allocation, price.exact = solution.allocation, solution.exact
         price.cost = math.inf if solution.exact is None else float(solution.exact.total)
         price.bound = min(price.bound, price.cost)
-        price.solved = price.tightened = True
+        price.solved = True
+
+    def _problem(self, price: Price) -> SegmentProblem:
+        first, last, kept = price.representative
+        if kept is None:
+            return self.builder.build(first, last, {}, self.limits, self._reload_free(first, last), relaxed=True).problem
+        return self.segment(first, last, kept, price.limits).problem

@@ -11,7 +11,7 @@ from typing import Literal
 
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.work import Moved, PieceWork
-from cmswitch.costs.workload import Workload
+from cmswitch.costs.workload import Piece, Workload
 from cmswitch.graph.network import Read
 from formulations.segment import Action, Dependence, Placement, Port, SegmentProblem, StageData, Use
 
@@ -68,13 +68,13 @@ class SegmentBuilder:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.dependences = Dependences(workload.network)
-        self._works: dict[object, PieceWork] = {}
-        self._stages: dict[object, StageData] = {}
+        self.stages: dict[object, StageData] = {}
+        self._works: dict[Piece, PieceWork] = {}
 
-    def work(self, piece: object) -> PieceWork:
+    def work(self, piece: Piece) -> PieceWork:
         """The work of a piece, computed once."""
         if piece not in self._works:
-            self._works[piece] = PieceWork(self.workload, piece)  # type: ignore[arg-type]
+            self._works[piece] = PieceWork(self.workload, piece)
         return self._works[piece]
 
     def build(
@@ -82,8 +82,8 @@ class SegmentBuilder:
     ) -> Segment:
         """Describe the segment of cells ``first`` to ``last`` in which the tensors ``kept`` are resident in their homes.
 
-        ``relaxed`` leaves out all traffic that a choice of places or of kept tensors could save: the problem then bounds the
-        segment under every such choice.
+        With ``relaxed`` every tensor that could be kept may also be in a home that takes no room: the problem then bounds the
+        segment under every choice of kept tensors. ``reload_free``: constant weights are in the arrays already.
         """
         return _Description(self, first, last, kept, limits, reload_free, relaxed).segment()
 
@@ -135,7 +135,6 @@ class _Description:
             memory_arrays=self.limits.memory - kept_arrays,
             buffer_bytes=self.chip.buffer.capacity_bytes - kept_bytes,
             write_ports=self.chip.array.arrays_written_at_once,
-            reload_free=self.reload_free,
         )
         return Segment(self.first, self.last, self.works, self.kept, tuple(self.choices), problem)
 
@@ -151,26 +150,39 @@ class _Description:
             producer is not None and not self.workload.is_last(self.works[producer].piece)
         )
         in_main_too = made_here and facts.is_output
+        homes: list[Place] = []
         if tensor in self.kept:
-            self._choose([self.kept[tensor]], in_main_too, taken=True)
-        elif self.relaxed and facts.producer is not None:
-            if in_main_too:
-                self.fixed += self._writes(tensor, "main", 0)
-        elif whole_here and tensor in self.readers:
-            self._choose([*self._on_chip(tensor), Place(tensor, "main")], in_main_too or live_after)
+            homes = [self.kept[tensor]]
+        elif self.relaxed and facts.producer is not None and (live_after or not whole_here):
+            homes = self._possible_homes(tensor)
+        places: list[Place] = []
+        if tensor not in self.kept:
+            places = self._on_chip(tensor) if whole_here and tensor in self.readers else []
+            places.append(Place(tensor, "main"))
+        options = [self._option(p, in_main_too, takes_room=False) for p in homes]
+        options += [self._option(p, in_main_too or live_after, takes_room=True) for p in places]
+        if len(options) == 1 and not homes:
+            self.fixed += options[0].uses
         else:
-            self.fixed += self._uses(Place(tensor, "main"))
+            self.choices.append((*homes, *places))
+            self.placements.append(tuple(options))
 
-    def _choose(self, places: list[Place], in_main_too: bool, taken: bool = False) -> None:
-        options = []
-        for place in places:
-            uses = self._uses(place)
-            if in_main_too and place.where != "main":
-                uses += self._writes(place.tensor, "main", 0)
-            arrays, size = (0, 0) if taken else (place.arrays, place.bytes if place.where == "buffer" else 0)
-            options.append(Placement(place.where, arrays, size, tuple(uses)))
-        self.choices.append(tuple(places))
-        self.placements.append(tuple(options))
+    def _option(self, place: Place, in_main_too: bool, takes_room: bool) -> Placement:
+        uses = self._uses(place)
+        if in_main_too and place.where != "main":
+            uses += self._writes(place.tensor, "main", 0)
+        buffer_bytes = place.bytes if place.where == "buffer" else 0
+        room = (place.arrays, buffer_bytes) if takes_room else (0, 0)
+        return Placement(place.where, *room, tuple(uses))
+
+    def _possible_homes(self, tensor: int) -> list[Place]:
+        """The homes in which a tensor could be kept on this chip."""
+        homes = [home_of(self.workload, tensor, "buffer")]
+        if homes[0].bytes > self.chip.buffer.capacity_bytes:
+            homes.pop()
+        if self.limits.memory and (place := home_of(self.workload, tensor, "arrays")).arrays <= self.limits.memory:
+            homes.append(place)
+        return homes
 
     def _on_chip(self, tensor: int) -> list[Place]:
         """The places of a tensor in the buffer and in memory-mode arrays: as few as hold it, doubled while they are too slow."""
@@ -219,7 +231,7 @@ class _Description:
                 if place.tensor in self.writers:
                     uses.append(Use(stage, "operand", place.where, cycles))
                 else:
-                    self.operand_cycles[stage] = cycles
+                    self.operand_cycles[stage] = min(cycles, self.operand_cycles.get(stage, cycles))
             else:
                 uses.append(self._use(stage, "fetch", moved.bytes, place.where, place.arrays))
         return uses
@@ -245,17 +257,19 @@ class _Description:
         operand = next((m for m in work.reads if m.role == "operand"), None)
         in_segment = operand is not None and operand.tensor in self.writers
         existing = operand is not None and not in_segment
-        key = (work.piece, in_segment, existing, self.limits.compute, self.operand_cycles.get(index))
-        stages = self.builder._stages
+        operand_cycles = self.operand_cycles[index] if existing else None
+        key = (work.piece, in_segment, operand_cycles, self.limits.compute, self.reload_free)
+        stages = self.builder.stages
         if key not in stages:
-            stages[key] = self._new_stage(work, in_segment, self.operand_cycles.get(index) if existing else None)
+            stages[key] = self._new_stage(work, in_segment, operand_cycles)
         return stages[key]
 
     def _new_stage(self, work: PieceWork, in_segment: bool, operand_cycles: int | None) -> StageData:
         chip = self.chip
         arrays = self.workload.arrays(work.piece)
-        writes = [chip.array_write_cycles(t.rows) for t in work.tiles]
-        reads = [chip.main_cycles(t.bytes) for t in work.tiles]
+        tiles = () if self.reload_free and not work.dynamic else work.tiles
+        writes = [chip.array_write_cycles(t.rows) for t in tiles]
+        reads = [chip.main_cycles(t.bytes) for t in tiles]
         return StageData(
             arrays=arrays,
             rows=work.rows,

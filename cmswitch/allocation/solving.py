@@ -9,14 +9,7 @@ from typing import Literal
 
 from cmswitch.errors import InputError, SolverError
 from cmswitch.naming import nearest
-from formulations import (
-    SegmentAllocation,
-    SegmentProblem,
-    build_segment_allocation,
-    evaluate,
-    read_segment_allocation,
-    solve_segment,
-)
+from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
 from formulations.evaluate import SegmentCost
 
 COMBINATORIAL_NODES = 300
@@ -49,38 +42,57 @@ class Allocator:
         if self.solver not in SOLVERS:
             raise InputError(f"unknown solver '{self.solver}'{nearest(self.solver, SOLVERS)}")
 
-    def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool]) -> Solution:
-        """Solve one program.
+    def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
+        """Solve one program, or prove that it costs at least ``upper`` cycles (then the bound is ``upper``, without an allocation).
 
         Raises:
             SolverError: the backend failed.
         """
         if self.solver == "highs":
-            return self._highs(problem, None)
-        limit = COMBINATORIAL_NODES if self.solver == "auto" else None
-        found = solve_segment(problem, gap=self.gap, node_limit=limit, should_stop=should_stop)
-        exact = evaluate(problem, found.allocation) if found.allocation is not None else None
-        solution = Solution(found.allocation, exact, math.inf if found.bound is None else float(found.bound))
-        if self.solver == "auto" and found.termination == "node_limit" and not should_stop():
-            return self._highs(problem, solution)
+            return self._highs(problem, should_stop, upper, None)
+        found = solve_segment(
+            problem,
+            gap=self.gap,
+            upper=None if math.isinf(upper) else math.ceil(upper),
+            node_limit=COMBINATORIAL_NODES if self.solver == "auto" else None,
+            should_stop=should_stop,
+        )
+        solution = Solution(found.allocation, found.cost, float(found.bound))
+        if found.termination == "node_limit" and not should_stop():
+            return self._highs(problem, should_stop, upper, solution)
         return solution
 
-    def _highs(self, problem: SegmentProblem, start: Solution | None) -> Solution:
-        from solvers import solve
+    def _highs(
+        self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float, start: Solution | None
+    ) -> Solution:
+        """Solve with HiGHS, from the allocation and the bound of ``start``."""
+        from formulations import allocation_start, build_segment_allocation, read_segment_allocation
+        from solvers import Termination, solve
 
-        model = build_segment_allocation(problem)
-        result = solve(model, solver="highs", gap=self.gap, threads=self.threads, seed=self.seed)
-        if result.termination == "infeasible":
-            return Solution(None, None, float("inf"))
-        if result.status == "none" and start is None:
-            raise SolverError(f"solver 'highs' stopped ({result.termination}) without a solution; try --solver combinatorial")
-        bound = result.bound if result.bound is not None else 0.0
-        best = start
+        model = build_segment_allocation(problem, None if math.isinf(upper) else upper)
+        warm = allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
+        result = solve(
+            model,
+            solver="highs",
+            gap=self.gap,
+            threads=self.threads,
+            seed=self.seed,
+            warm_start=warm,
+            should_stop=should_stop,
+        )
+        best = start if start is not None and start.exact is not None else None
         if result.status != "none":
             allocation = read_segment_allocation(model, problem)
             exact = evaluate(problem, allocation)
             if best is None or best.exact is None or exact.total < best.exact.total:
-                best = Solution(allocation, exact, bound)
-        assert best is not None
-        lower = max(bound, start.bound if start else 0.0)
-        return Solution(best.allocation, best.exact, min(lower, float(best.exact.total)) if best.exact else lower)
+                best = Solution(allocation, exact, 0.0)
+        bound = max(result.bound if result.bound is not None else 0.0, start.bound if start else 0.0)
+        if best is not None and best.exact is not None:
+            return Solution(best.allocation, best.exact, min(bound, float(best.exact.total)))
+        if result.termination is Termination.INFEASIBLE:
+            return Solution(None, None, upper)
+        if result.termination is Termination.INTERRUPTED or should_stop():
+            return Solution(None, None, bound)
+        raise SolverError(
+            f"solver 'highs' stopped ({result.termination}) without a solution; try --solver combinatorial"
+        )

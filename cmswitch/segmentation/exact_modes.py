@@ -51,6 +51,8 @@ class ExactModes:
         """The best path (with its modes) and a lower bound on every plan, switches included."""
         while not should_stop() and best_cost - bound > gap * best_cost:
             labels = self.search.labels(best_cost * (1 - gap))
+            if labels is None:
+                break
             lower, lower_path = self._shortest(labels, by_bound=True)
             upper, upper_path = self._shortest(labels, by_bound=False)
             if upper < best_cost and upper_path is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from cmswitch.allocation.pricing import Pricer
-from cmswitch.segmentation.search import Graph, Homes, Node
+from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Node
 from formulations.monolithic import Candidate, MonolithicProblem
 
 
 def monolithic_problem(pricer: Pricer) -> MonolithicProblem:
     """Every segment between every two states that can be reached, with nothing pruned by a bound."""
     homes: Homes = ("arrays", "buffer") if pricer.limits.memory else ("buffer",)
-    graph, chip = Graph(pricer, homes), pricer.workload.chip
+    graph, chip = KeptGraph(CutGraph(pricer), homes), pricer.workload.chip
     nodes = [Node(0, ())]
     numbers = {nodes[0]: 0}
     candidates = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -14,7 +14,7 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
-from cmswitch.segmentation.search import Graph, Homes, Path, Search
+from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Path, Search
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
 Termination = Literal["optimal", "gap", "time_limit", "interrupted"]
@@ -29,6 +29,8 @@ class Found:
     bound: float
     effort: Effort
     edges_considered: int
+    path: Path
+    path_cost: float
 
     @property
     def gap(self) -> float:
@@ -45,27 +47,47 @@ def find_plan(
     should_stop: Callable[[], bool],
     resident_weights: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
+    start: tuple[Path, float] | None = None,
 ) -> Found:
     """The plan with the least predicted latency when at most ``limits`` arrays are in each mode.
 
-    ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far.
+    ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far;
+    ``start`` is a plan of this space that is known already (a path and its cycles), to begin with.
     """
     chip = workload.chip
     pricer = Pricer(workload, limits, allocator, resident_weights)
     homes: Homes = ("arrays", "buffer") if limits.memory else ("buffer",)
-    graph = Graph(pricer, homes)
     least_compute = max((workload.arrays(c) for c in workload.cells), default=0)
-    switch_bound = chip.switch_cycles(least_compute, 0)
-    search = Search(graph, gap, should_stop, on_progress)
+    switch_bound = chip.switch_cycles(least_compute, 0) if chip.modes.switchable else 0
+    cuts = CutGraph(pricer)
 
-    def with_switches(path: Path) -> float:
-        return path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
+    def with_switches(path: Path) -> tuple[Path, float]:
+        return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
 
-    path, bound = search.run(switch_bound, with_switches)
-    if chip.arrays <= MOST_ARRAYS:
-        path, bound = ExactModes(search, chip).run(path, with_switches(path), bound, gap, should_stop)
+    def keeping_nothing(path: Path) -> tuple[Path, float]:
+        plan = cuts.unkept(path)
+        for edge in plan.edges:
+            if not edge.price.solved:
+                pricer.solve(edge.price, never)
+        return with_switches(replace(plan, cost=sum(e.price.cost for e in plan.edges)))
+
+    search = Search(cuts, gap, switch_bound, keeping_nothing, should_stop, on_progress)
+    path, path_cost = start or keeping_nothing(cuts.shortest())
+    path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
+    considered = search.edges_considered
+    if bound < path_cost * (1 - gap) and not should_stop():
+        search = Search(KeptGraph(cuts, homes), gap, switch_bound, with_switches, should_stop, on_progress)
+        path, path_cost, bound = search.run(path, path_cost, bound)
+        considered += search.edges_considered
+        if chip.arrays <= MOST_ARRAYS:
+            path, bound = ExactModes(search, chip).run(path, path_cost, bound, gap, should_stop)
     plan, cost = _plan(workload, schedule, limits, pricer, path, bound, resident_weights)
-    return Found(plan, cost, min(bound, float(cost)), pricer.effort, search.edges_considered)
+    return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost)
+
+
+def never() -> bool:
+    """A plan is always found: the first one is not interrupted."""
+    return False
 
 
 def _plan(

@@ -2,15 +2,20 @@
 
 Nodes are (cut, kept tensors with their homes); an edge is the segment between two nodes. Every edge starts with a valid
 lower bound. The shortest path under current bounds is taken, the edges on it are bounded better and then solved,
-and so on until the best solved path is within the gap of the bound path. Mode switches are added by
+and so on until no path is left that could beat the best plan by more than the gap. Mode switches are added by
 :mod:`cmswitch.segmentation.switching`.
+
+This is done twice: first on cuts alone, where every segment's program may keep whatever tensors it likes at no cost of room
+(:class:`CutGraph`: a bound on every plan, and usually within the gap of the plan that keeps nothing), then, among the
+segments that survive, on cuts and kept tensors (:class:`KeptGraph`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 from cmswitch.allocation.pricing import Kept, Price, Pricer
 from cmswitch.allocation.segment import Home, Place, home_of
@@ -60,44 +65,77 @@ class Path:
     modes: tuple[int, ...] | None = None
 
 
-@dataclass
-class Graph:
-    """Nodes and edges that survive pruning, generated on demand from one pricer."""
+class Graph(Protocol):
+    """Edges generated on demand. ``ahead`` bounds, for each cut, everything after it."""
 
     pricer: Pricer
-    homes: Homes
-    ahead: list[float] = field(default_factory=list)
-    _edges: dict[tuple[Node, int], tuple[Edge, ...]] = field(default_factory=dict)
-    _ends: dict[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    ahead: list[float]
 
-    def __post_init__(self) -> None:
-        """Compute ``ahead``: for each cut, a bound on everything after it."""
-        count = len(self.pricer.workload.cells)
-        self.ahead = [math.inf] * count + [0.0]
-        for first in range(count - 1, -1, -1):
-            self.ahead[first] = min((b + self.ahead[last] for last, b in self.ends(first)), default=math.inf)
+    def edges(self, node: Node, reached: float, cutoff: float) -> Iterable[Edge]:
+        """Edges out of ``node``, itself reached at cost >= ``reached``, that may be part of a plan below ``cutoff``."""
+        ...
 
-    def ends(self, first: int) -> tuple[tuple[int, float], ...]:
-        """(last, relaxed bound) of every segment that starts at cell ``first``; longer ones do not fit the chip."""
-        if first not in self._ends:
-            found = []
-            for last in range(first + 1, len(self.pricer.workload.cells) + 1):
-                bound = self.pricer.relaxed_bound(first, last)
-                if math.isinf(bound):
+
+class CutGraph:
+    """Nodes are cuts; each segment's program may keep any tensor, so that a path bounds every plan with its cuts."""
+
+    def __init__(self, pricer: Pricer) -> None:
+        self.pricer = pricer
+        cells = len(pricer.workload.cells)
+        self._out: list[list[Edge]] = []
+        for first in range(cells):
+            self._out.append([])
+            for last in range(first + 1, cells + 1):
+                price = pricer.relaxed(first, last)
+                if math.isinf(price.bound):
                     break
-                found.append((last, bound))
-            self._ends[first] = tuple(found)
-        return self._ends[first]
+                self._out[first].append(Edge(Node(first, ()), Node(last, ()), (), 0, price))
+        self.ahead = [math.inf] * cells + [0.0]
+        for first in range(cells - 1, -1, -1):
+            self.ahead[first] = min(e.price.bound + self.ahead[e.target.cut] for e in self._out[first])
 
     def edges(self, node: Node, reached: float, cutoff: float) -> Iterator[Edge]:
-        """Edges out of ``node``, itself reached at cost >= ``reached``, that may be part of a plan below ``cutoff``."""
-        for last, bound in self.ends(node.cut):
-            if reached + bound + self.ahead[last] >= cutoff:
-                continue
+        """See :class:`Graph`."""
+        room = cutoff - reached
+        for edge in self._out[node.cut]:
+            if edge.price.bound + self.ahead[edge.target.cut] < room:
+                yield edge
+
+    def shortest(self) -> Path:
+        """The path with the least bounds."""
+        edges: list[Edge] = []
+        cut = 0
+        while cut < len(self._out):
+            edges.append(min(self._out[cut], key=lambda e: e.price.bound + self.ahead[e.target.cut]))
+            cut = edges[-1].target.cut
+        return Path(tuple(edges), self.ahead[0], math.inf)
+
+    def unkept(self, path: Path) -> Path:
+        """The plan with the cuts of ``path`` in which nothing is kept across them."""
+        edges = [
+            Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges
+        ]
+        return Path(tuple(edges), path.bound, math.inf)
+
+
+class KeptGraph:
+    """Nodes are cuts with the tensors kept across them, in any of ``homes``."""
+
+    def __init__(self, cuts: CutGraph, homes: Homes) -> None:
+        self.pricer, self.ahead, self._cuts, self._homes = cuts.pricer, cuts.ahead, cuts, homes
+        self._edges: dict[tuple[Node, int], tuple[Edge, ...]] = {}
+
+    def edges(self, node: Node, reached: float, cutoff: float) -> Iterator[Edge]:
+        """See :class:`Graph`."""
+        for cut_edge in self._cuts.edges(Node(node.cut, ()), reached, cutoff):
+            last = cut_edge.target.cut
             key = (node, last)
             if key not in self._edges:
                 self._edges[key] = tuple(self._expand(node, last))
-            yield from self._edges[key]
+            room = cutoff - reached - self.ahead[last]
+            for edge in self._edges[key]:
+                if edge.price.bound < room:
+                    yield edge
 
     def _expand(self, node: Node, last: int) -> Iterator[Edge]:
         workload = self.pricer.workload
@@ -121,11 +159,11 @@ class Graph:
             for write in workload.network.operators[piece.operator].writes:
                 if workload.last_use[write.tensor] <= last:
                     continue
-                places = [home_of(workload, write.tensor, h) for h in self.homes]
+                places = [home_of(workload, write.tensor, h) for h in self._homes]
                 sets += [
                     ((*kept, (write.tensor, home)), arrays - p.arrays, space - _buffer_bytes(p))
                     for kept, arrays, space in sets
-                    for home, p in zip(self.homes, places, strict=True)
+                    for home, p in zip(self._homes, places, strict=True)
                     if p.arrays <= arrays and _buffer_bytes(p) <= space
                 ]
         return [kept for kept, _, _ in sets]
@@ -136,47 +174,42 @@ def _buffer_bytes(place: Place) -> int:
 
 
 class Search:
-    """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``."""
+    """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
+
+    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included;
+    ``switch_bound`` bounds the switch cycles of any plan.
+    """
 
     def __init__(
         self,
         graph: Graph,
         gap: float,
+        switch_bound: float,
+        realise: Callable[[Path], tuple[Path, float]],
         should_stop: Callable[[], bool],
         on_progress: Callable[[float, float], None] | None = None,
     ) -> None:
-        self.graph, self.gap, self.should_stop, self.on_progress = graph, gap, should_stop, on_progress
+        self.graph, self.gap, self.switch_bound, self.realise = graph, gap, switch_bound, realise
+        self.should_stop, self.on_progress = should_stop, on_progress
         self.edges_considered = 0
         self._considered: dict[Node, list[Edge]] = {}
-
-    def first_path(self) -> Path:
-        """A feasible path: the one with the least relaxed bounds and nothing kept, solved."""
-        graph, edges = self.graph, []
-        node = Node(0, ())
-        while node.cut < len(graph.pricer.workload.cells):
-            last, _ = min(graph.ends(node.cut), key=lambda end: (end[1] + graph.ahead[end[0]], end[0]))
-            target = Node(last, ())
-            edges.append(Edge(node, target, (), 0, graph.pricer.price(node.cut, last, ())))
-            node = target
-        for edge in edges:
-            if not edge.price.solved:
-                graph.pricer.solve(edge.price, self.should_stop)
-        return Path(tuple(edges), graph.ahead[0], sum(e.price.cost for e in edges))
 
     def known_edges(self, node: Node) -> Iterator[Edge]:
         """The edges out of ``node`` that the last :meth:`labels` considered."""
         return iter(self._considered.get(node, ()))
 
-    def labels(self, cutoff: float) -> list[dict[Node, Label]]:
-        """Forward pass over all edges that may be part of a plan below ``cutoff``."""
-        cells = len(self.graph.pricer.workload.cells)
-        labels: list[dict[Node, Label]] = [{} for _ in range(cells + 1)]
+    def labels(self, cutoff: float) -> list[dict[Node, Label]] | None:
+        """Forward pass over all edges that may be part of a plan below ``cutoff``; None if it was stopped."""
+        ahead = self.graph.ahead
+        labels: list[dict[Node, Label]] = [{} for _ in ahead]
         labels[0][Node(0, ())] = Label(0.0, None, 0.0, None)
         self._considered = {}
         considered = 0
-        for cut in range(cells):
+        for cut in range(len(ahead) - 1):
+            if self.should_stop():
+                return None
             for node, label in labels[cut].items():
-                if label.bound + self.graph.ahead[cut] >= cutoff:
+                if label.bound + ahead[cut] >= cutoff:
                     continue
                 edges = self._considered[node] = list(self.graph.edges(node, label.bound, cutoff))
                 considered += len(edges)
@@ -192,57 +225,64 @@ class Search:
         self.edges_considered = max(self.edges_considered, considered)
         return labels
 
-    def run(
-        self, switch_bound: float, price_path: Callable[[Path], float], start: tuple[Path, float] | None = None
-    ) -> tuple[Path, float]:
-        """The best path found and a lower bound on every plan's cycles, switches included.
+    def _look_ahead(self, labels: list[dict[Node, Label]]) -> dict[Node, float]:
+        """For each node a bound on everything after it (of plans below the cutoff of ``labels``); raises ``ahead`` by cut."""
+        ahead = self.graph.ahead
+        after: dict[Node, float] = {Node(len(ahead) - 1, ()): 0.0}
+        for cut in range(len(ahead) - 2, -1, -1):
+            for node in labels[cut]:
+                ways = (e.price.bound + after[e.target] for e in self.known_edges(node) if e.target in after)
+                best = min(ways, default=math.inf)
+                if best < math.inf:
+                    after[node] = max(best, ahead[cut])
+            ahead[cut] = max(ahead[cut], min((after[n] for n in labels[cut] if n in after), default=math.inf))
+        return after
 
-        ``switch_bound`` bounds the switch cycles of any plan; ``price_path`` gives a solved path's cycles with its switches;
-        ``start`` is a path of this graph that is known already, with its cycles.
+    def run(self, best: Path, best_cost: float, bound: float) -> tuple[Path, float, float]:
+        """The best plan found, its cycles, and a lower bound on every plan's, from a plan that is known already.
 
         Only paths that would beat the incumbent by more than the gap are pursued: when none is left, the gap is proven.
         """
-        best, best_cost = start or self._priced(self.first_path(), price_path)
-        bound = self.graph.ahead[0] + switch_bound
         pricer = self.graph.pricer
-        while not self.should_stop() and bound < best_cost * (1 - self.gap):
-            if self.on_progress:
-                self.on_progress(best_cost, bound)
+        while bound < best_cost * (1 - self.gap):
             cutoff = best_cost * (1 - self.gap)
-            labels = self.labels(cutoff - switch_bound)
+            labels = self.labels(cutoff - self.switch_bound)
+            if labels is None:
+                break
             end = labels[-1].get(Node(len(labels) - 1, ()))
-            if end is None or end.bound + switch_bound >= cutoff:
+            if end is None or end.bound + self.switch_bound >= cutoff:
                 bound = cutoff
                 break
-            bound = max(bound, end.bound + switch_bound)
-            if not math.isinf(end.cost):
-                path, cost = self._priced(_walk(labels, end.bound, False), price_path)
+            bound = max(bound, end.bound + self.switch_bound)
+            if self.on_progress:
+                self.on_progress(best_cost, bound)
+            if end.cost + self.switch_bound < best_cost:
+                path, cost = self.realise(walk(labels, by_bound=False))
                 if cost < best_cost:
                     best, best_cost = path, cost
-            open_edges = [e for e in _walk(labels, end.bound, True).edges if not e.price.solved]
+            open_edges = [e for e in walk(labels, by_bound=True).edges if not e.price.solved]
             if not open_edges:
                 break
             loose = [e for e in open_edges if not e.price.tightened]
-            for edge in loose or open_edges:
-                if self.should_stop():
-                    break
-                if loose and not edge.price.tightened:
-                    pricer.tighten(edge.price)
-                elif not edge.price.solved:
-                    pricer.solve(edge.price, self.should_stop)
-        return best, min(bound, best_cost)
+            if loose:
+                for edge in loose:
+                    if not edge.price.tightened:
+                        pricer.tighten(edge.price)
+                continue
+            after = self._look_ahead(labels)
+            cutoff = best_cost * (1 - self.gap) - self.switch_bound
+            for edge in open_edges:
+                upper = cutoff - labels[edge.source.cut][edge.source].bound - after[edge.target]
+                if not edge.price.solved and edge.price.bound < upper and not self.should_stop():
+                    pricer.solve(edge.price, self.should_stop, upper)
+        return best, best_cost, min(bound, best_cost)
 
-    @staticmethod
-    def _priced(path: Path, price_path: Callable[[Path], float]) -> tuple[Path, float]:
-        return path, price_path(path)
 
-
-def _walk(labels: list[dict[Node, Label]], bound: float, by_bound: bool) -> Path:
+def walk(labels: list[dict[Node, Label]], by_bound: bool) -> Path:
     """The path that ends at the last cut, by bounds or by solved costs."""
     edges: list[Edge] = []
-    label = labels[-1][Node(len(labels) - 1, ())]
-    cost = label.cost
+    end = label = labels[-1][Node(len(labels) - 1, ())]
     while (edge := label.bound_edge if by_bound else label.cost_edge) is not None:
         edges.append(edge)
         label = labels[edge.source.cut][edge.source]
-    return Path(tuple(reversed(edges)), bound, cost)
+    return Path(tuple(reversed(edges)), end.bound, end.cost)
