@@ -107,21 +107,29 @@ def compile_network(
     def stop() -> bool:
         return time.monotonic() >= deadline or (should_stop is not None and should_stop())
 
-    allocator = Allocator(options.solver, options.gap / 4, options.threads, options.seed)  # type: ignore[arg-type]
-    found, workload = _search(network, chip, options, options.schedule, allocator, stop, progress, clock)
-    program, timing = _execute(found, workload, clock)
+    allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)  # type: ignore[arg-type]
+
+    def search(schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
+        return _search(network, chip, options, schedule, allocator, stop, progress, clock, known)
+
     used, warnings = options.schedule, []
-    if options.schedule == "dual-mode" and not stop():
-        other, other_workload = _search(network, chip, options, "all-compute", allocator, stop, progress, clock)
-        other_program, other_timing = _execute(other, other_workload, clock)
-        if other_timing.total_cycles < timing.total_cycles:
-            warnings.append(
-                f"the all-compute plan is faster in simulation ({other_timing.total_cycles} against "
-                f"{timing.total_cycles} cycles) and is returned instead"
-            )
-            plan = replace(other.plan, bound_cycles=found.plan.bound_cycles)
-            found = replace(other, plan=plan, bound=found.bound, effort=found.effort, edges_considered=found.edges_considered)
-            workload, program, timing, used = other_workload, other_program, other_timing, "all-compute"
+    if options.schedule == "dual-mode" and chip.modes.switchable:
+        compute_only, workload = search("all-compute")
+        found, workload = search("dual-mode", compute_only)
+        program, timing = _execute(found, workload, clock)
+        found = replace(found, effort=found.effort + compute_only.effort)
+        if found.path is not compute_only.path:
+            other_program, other_timing = _execute(compute_only, workload, clock)
+            if other_timing.total_cycles < timing.total_cycles:
+                warnings.append(
+                    f"the all-compute plan is faster in simulation ({other_timing.total_cycles} against "
+                    f"{timing.total_cycles} cycles) and is returned instead"
+                )
+                found = replace(compute_only, bound=found.bound)
+                program, timing, used = other_program, other_timing, "all-compute"
+    else:
+        found, workload = search(options.schedule)
+        program, timing = _execute(found, workload, clock)
     optimal = found.gap <= options.gap
     certificate = Certificate(
         termination="optimal" if optimal else "time_limit" if time.monotonic() >= deadline else "interrupted" if stop() else "gap",
@@ -166,6 +174,7 @@ def _search(
     stop: Callable[[], bool],
     progress: Progress | None,
     clock: _Clock,
+    known: Found | None,
 ) -> tuple[Found, Workload]:
     best: tuple[Found, Workload] | None = None
     for limits in schedule_limits(schedule, chip):
@@ -180,6 +189,7 @@ def _search(
             stop,
             options.weights == "resident",
             None if progress is None else lambda cost, bound: progress(schedule, cost, bound),
+            known,
         )
         total = time.process_time() - start
         clock.seconds["build"] = clock.seconds.get("build", 0.0) + found.effort.build
@@ -197,6 +207,8 @@ def schedule_limits(schedule: str, chip: hw.Chip) -> list[Limits]:
     if schedule == "dual-mode":
         return [Limits(arrays, arrays if chip.modes.switchable else 0)]
     if schedule == "all-compute":
+        return [Limits(arrays, 0)]
+    if not chip.modes.switchable:
         return [Limits(arrays, 0)]
     splits = sorted({arrays * part // STATIC_SPLITS for part in range(1, STATIC_SPLITS + 1)} - {0})
     return [Limits(compute, arrays - compute) for compute in reversed(splits)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
 from cmswitch.allocation.segment import Home, Limits, Segment, SegmentBuilder
@@ -46,6 +46,10 @@ class Effort:
     cache_hits: int = 0
     distinct: int = 0
     bounds_computed: int = 0
+
+    def __add__(self, other: Effort) -> Effort:
+        """The effort of both."""
+        return Effort(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class Pricer:

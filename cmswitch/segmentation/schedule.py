@@ -47,12 +47,12 @@ def find_plan(
     should_stop: Callable[[], bool],
     resident_weights: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
-    start: tuple[Path, float] | None = None,
+    known: Found | None = None,
 ) -> Found:
     """The plan with the least predicted latency when at most ``limits`` arrays are in each mode.
 
     ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far;
-    ``start`` is a plan of this space that is known already (a path and its cycles), to begin with.
+    ``known`` is a plan of this space (one with narrower limits) to begin with, which is returned if nothing beats it by the gap.
     """
     chip = workload.chip
     pricer = Pricer(workload, limits, allocator, resident_weights)
@@ -72,7 +72,7 @@ def find_plan(
         return with_switches(replace(plan, cost=sum(e.price.cost for e in plan.edges)))
 
     search = Search(cuts, gap, switch_bound, keeping_nothing, should_stop, on_progress)
-    path, path_cost = start or keeping_nothing(cuts.shortest())
+    path, path_cost = (known.path, known.path_cost) if known else keeping_nothing(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = search.edges_considered
     if bound < path_cost * (1 - gap) and not should_stop():
@@ -81,8 +81,17 @@ def find_plan(
         considered += search.edges_considered
         if chip.arrays <= MOST_ARRAYS:
             path, bound = ExactModes(search, chip).run(path, path_cost, bound, gap, should_stop)
+    if known is not None and path is known.path:
+        bound_cycles = min(_bound_cycles(bound), known.plan.predicted_cycles)
+        plan = replace(known.plan, schedule=schedule, memory_limit=limits.memory, bound_cycles=bound_cycles)
+        return replace(known, plan=plan, bound=min(bound, float(known.cost)), effort=pricer.effort, edges_considered=considered)
     plan, cost = _plan(workload, schedule, limits, pricer, path, bound, resident_weights)
     return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost)
+
+
+def _bound_cycles(bound: float) -> int:
+    """A bound in whole cycles that rounding errors of the search cannot have raised."""
+    return math.ceil(bound * (1 - 1e-9) - 1e-6)
 
 
 def never() -> bool:
@@ -135,7 +144,7 @@ def _plan(
         limits.compute,
         limits.memory,
         math.ceil(cost),
-        min(math.ceil(bound - 1e-6), math.ceil(cost)),
+        min(_bound_cycles(bound), math.ceil(cost)),
         tuple(segments),
     )
     return plan, cost

@@ -161,7 +161,8 @@ def networks(draw: st.DrawFn, largest: int = 4) -> Network:
         sketch.vector(left, right)
     elif shape == "dynamic":
         first = sketch.matmul(0)
-        operand = sketch.vector(0) if draw(st.booleans()) else sketch.matmul(0)
+        source = draw(st.sampled_from(["vector", "product", "input"]))
+        operand = 0 if source == "input" else sketch.vector(0) if source == "vector" else sketch.matmul(0)
         product = sketch.product(None)
         sketch.add(product, [(first, "matrix"), (operand, "operand")], product.rows * product.columns * product.groups)
     elif shape == "outputs":

@@ -7,108 +7,17 @@ obviously right and not fast. It shares nothing with the compiler but the networ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import hw
-from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, Write
+from cmswitch.graph.network import Network, Read
+from tests.differential.oracle_cuts import blocks_of, cut_along_inner, row_blocks_of
 from tests.differential.oracle_rows import Move, Stage, Wait, ceil_div, segment_cycles
 
 Kept = frozenset[tuple[int, str]]
 """Tensors that stay on chip across a cut, each with its home: ``buffer`` or ``arrays``."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What one array holds: rows and output columns in use, and the bytes read to fill it."""
-
-    rows: int
-    columns: int
-    bytes: int
-
-
-Block = tuple[Tile, ...]
-"""The tiles of one column block (or of one set of groups that share an array)."""
-
-
-def blocks_of(product: MatrixProduct, chip: hw.Chip) -> tuple[Block, ...]:
-    """One copy of a product, column block by column block."""
-    height, width = chip.array.rows, chip.weights_per_row
-    together = min(height // product.inner, width // product.columns, product.groups) if product.groups > 1 else 0
-    found = []
-    if together:
-        for group in range(0, product.groups, together):
-            count = min(together, product.groups - group)
-            found.append(_slices(count, product.inner, product.columns, chip))
-    else:
-        for _ in range(product.groups):
-            for column in range(0, product.columns, width):
-                columns = min(width, product.columns - column)
-                block: Block = ()
-                for row in range(0, product.inner, height):
-                    block += _slices(1, min(height, product.inner - row), columns, chip)
-                found.append(block)
-    return tuple(found)
-
-
-def _slices(groups: int, inner: int, columns: int, chip: hw.Chip) -> Block:
-    """The tiles (one per array that holds a part of each weight) of ``groups`` groups of ``inner`` x ``columns`` weights."""
-    total, arrays = chip.weight_bytes(groups * inner * columns), chip.arrays_per_weight
-    ends = [total * part // arrays for part in range(arrays + 1)]
-    return tuple(Tile(groups * inner, groups * columns, max(1, ends[part + 1] - ends[part])) for part in range(arrays))
-
-
-def row_blocks_of(product: MatrixProduct, chip: hw.Chip) -> int:
-    """Tiles of one column block whose partial sums must be added."""
-    return ceil_div(product.inner, chip.array.rows)
-
-
-def cut_along_inner(network: Network, chip: hw.Chip, compute: int) -> Network:
-    """Replace each operator of which one column block takes more than ``compute`` arrays by a chain of operators."""
-    tensors, operators = list(network.tensors), list[Operator]()
-    for operator in network.operators:
-        product = operator.product
-        if product is None or len(blocks_of(product, chip)[0]) <= compute:
-            operators.append(operator)
-        else:
-            sums = ceil_div(
-                8 * chip.accumulator_bytes(product.rows * product.columns * product.groups), chip.precision.input_bits
-            )
-            most = compute // chip.arrays_per_weight
-            row_blocks = row_blocks_of(product, chip)
-            height = ceil_div(row_blocks, ceil_div(row_blocks, most)) * chip.array.rows
-            for start in range(0, product.inner, height):
-                inner = min(height, product.inner - start)
-                final = start + inner == product.inner
-                reads = [_part(r, inner, product.inner) for r in operator.reads if final or r.role != "side"]
-                if start:
-                    reads.append(Read(len(tensors) - 1, "side", sums, sums, Need(1, 1, 1, 1)))
-                if not final:
-                    tensors.append(Tensor(f"{operator.name}.sums", sums, len(operators)))
-                weight = None if product.dynamic else f"{product.weight}[{start}]"
-                operators.append(
-                    replace(
-                        operator,
-                        product=replace(product, inner=inner, weight=weight),
-                        reads=tuple(reads),
-                        vector=operator.vector if final else (),
-                        writes=operator.writes if final else (Write(len(tensors) - 1),),
-                    )
-                )
-        for write in operator.writes:
-            tensors[write.tensor] = replace(tensors[write.tensor], producer=len(operators) - 1)
-    return replace(network, operators=tuple(operators), tensors=tuple(tensors))
-
-
-def _part(read: Read, inner: int, total: int) -> Read:
-    if read.role == "side":
-        return read
-    return replace(
-        read,
-        elements=ceil_div(read.elements * inner, total),
-        expanded_elements=ceil_div(read.expanded_elements * inner, total),
-    )
 
 
 @dataclass(frozen=True)
@@ -197,7 +106,7 @@ class Chain:
 class PlanSpace:
     """All plans of ``network`` on ``chip`` with at most ``compute`` and ``memory`` arrays in each mode.
 
-    ``resident``: a plan of one segment finds its weights in the arrays.
+    ``resident``: a plan of one segment finds its constant weights in the arrays.
     """
 
     def __init__(self, network: Network, chip: hw.Chip, compute: int, memory: int, resident: bool = False) -> None:
@@ -302,15 +211,15 @@ class PlanSpace:
         touched = sorted({t.tensor for run in runs for t in (*run.reads, *run.writes)})
         options = [[homes[t]] if t in homes else self._places(t, runs) for t in touched]
         waits = self._waits(runs)
-        reload_free = self.resident and last - cut == len(self.cells)
+        resident = self.resident and last - cut == len(self.cells)
         best: dict[tuple[int, int], Fraction] = {}
         room = (self.memory - kept_arrays, chip.buffer.capacity_bytes - kept_bytes)
         for places in self._choices(options, touched, kept, *room):
             held = kept_arrays + sum(p.arrays for t, p in zip(touched, places, strict=True) if t not in homes)
-            stages, moves = self._traffic(runs, dict(zip(touched, places, strict=True)), last, kept)
+            stages, moves = self._traffic(runs, dict(zip(touched, places, strict=True)), last, kept, resident)
             for copies in self._copies(runs, min(self.compute, chip.arrays - held)):
                 compute = sum(run.arrays * d for run, d in zip(runs, copies, strict=True))
-                cycles = segment_cycles(stages, copies, moves, waits, chip.array.arrays_written_at_once, reload_free)
+                cycles = segment_cycles(stages, copies, moves, waits, chip.array.arrays_written_at_once)
                 if (compute, held) not in best or cycles < best[compute, held]:
                     best[compute, held] = cycles
         return best
@@ -417,7 +326,7 @@ class PlanSpace:
         return moves
 
     def _traffic(
-        self, runs: list[Run], places: dict[int, Place], last: int, kept: Kept
+        self, runs: list[Run], places: dict[int, Place], last: int, kept: Kept, resident: bool
     ) -> tuple[list[Stage], list[Move]]:
         """What each run does, and all traffic of the segment, with every tensor at its place."""
         moves = [move for tensor, place in places.items() for move in self._moves_of(tensor, runs, place)]
@@ -442,6 +351,7 @@ class PlanSpace:
                     tile_reads=tuple(self._cycles(t.bytes, source) for t in run.tiles),
                     tile_reads_from_main=tuple(self.chip.main_cycles(t.bytes) for t in run.tiles),
                     operand_made_here=operand in made_here,
+                    resident=resident and operand is None,
                 )
             )
         return stages, moves

@@ -14,7 +14,10 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Stage:
-    """An operator in a segment; cycles over all chunks. ``tile_reads`` are from where the operand lives."""
+    """An operator in a segment; cycles over all chunks. ``tile_reads`` are from where the operand lives.
+
+    ``resident``: the weights are in the arrays already.
+    """
 
     arrays: int
     rows: int
@@ -25,6 +28,7 @@ class Stage:
     tile_reads: tuple[int, ...]
     tile_reads_from_main: tuple[int, ...]
     operand_made_here: bool
+    resident: bool
 
 
 @dataclass(frozen=True)
@@ -55,17 +59,16 @@ def segment_cycles(
     moves: Sequence[Move],
     waits: Sequence[Wait],
     write_ports: int,
-    reload_free: bool,
 ) -> Fraction:
     """Cycles of reload and execution."""
-    return execute_cycles(stages, copies, moves, waits, write_ports) + (
-        0 if reload_free else reload_cycles(stages, copies, write_ports)
-    )
+    return reload_cycles(stages, copies, write_ports) + execute_cycles(stages, copies, moves, waits, write_ports)
 
 
 def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: int) -> Fraction:
     """Row (10)."""
-    loaded = [(s, d) for s, d in zip(stages, copies, strict=True) if s.arrays and not s.operand_made_here]
+    loaded = [
+        (s, d) for s, d in zip(stages, copies, strict=True) if s.arrays and not (s.operand_made_here or s.resident)
+    ]
     if not loaded:
         return Fraction(0)
     reading = sum(sum(s.tile_reads) for s, _ in loaded)
