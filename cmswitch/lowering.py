@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cmswitch.costs.work import Moved, PieceWork
+from cmswitch.costs.work import Moved, PieceWork, reload_rank
 from cmswitch.costs.workload import Piece, Workload
 from cmswitch.program.program import (
     After,
@@ -127,7 +127,7 @@ class _Lowering:
             Allocate(names[p.tensor].name, self.floor.place(p), p.window) for p in self.segment.places if not p.kept_before
         )
         pool = iter(sorted(self.floor.computing))
-        writes: list[tuple[int, WriteTile]] = []
+        writes: list[tuple[tuple[int, int], WriteTile]] = []
         stages = []
         for work, copies in zip(self.works, self.copies, strict=True):
             arrays = [tuple(next(pool) for _ in work.tiles) for _ in range(copies)]
@@ -143,15 +143,17 @@ class _Lowering:
             if not place.kept_after:
                 del self.floor.locations[place.tensor]
                 frees.append(Free(names[place.tensor].name))
-        writes.sort(key=lambda item: -item[0])
+        writes.sort(key=lambda item: item[0])
         return SegmentProgram((), switches, allocations, tuple(t for _, t in writes), tuple(stages), tuple(frees))
 
-    def _tiles(self, work: PieceWork, arrays: list[tuple[int, ...]], source: str | None) -> list[tuple[int, WriteTile]]:
-        """The tiles of an operator with the cycles by which writing each outlasts reading it (longest tail goes first)."""
+    def _tiles(
+        self, work: PieceWork, arrays: list[tuple[int, ...]], source: str | None
+    ) -> list[tuple[tuple[int, int], WriteTile]]:
+        """The tiles of an operator, each with its rank in the order of the reload phase."""
         chip = self.workload.chip
         return [
             (
-                chip.array_write_cycles(t.rows) - chip.main_cycles(t.bytes),
+                reload_rank(chip, t),
                 WriteTile(
                     work.name,
                     t.row_block,

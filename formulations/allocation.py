@@ -33,7 +33,7 @@ Variables
          stages drain, Q >= lambda_j + (last - 1)/C_j L_j - rest_j  for their direct dependences. done_j is the vector work that
          must precede the start of j, rest_j what is left of j's when its producer has finished; c is the sum over d in lambda.
     (10) i over the stages with weights to reload:
-         R >= sum_i weight cycles_i + min_i tail cycles_i ;  R >= w_i ;  P R >= sum_id W_i d y_id
+         R >= reload cycles (reading the weights and writing one copy, a constant) ;  P R >= sum_id W_i d y_id
 
 Improves on equations (6) to (10) of CMSwitch (arXiv 2502.17006): copies are whole, every port is priced, the pipeline fills,
 memory arrays hold data. Times are in units of ``model.unit`` cycles inside the model, to keep coefficients within 1 .. 1e6;
@@ -56,7 +56,6 @@ from formulations.stagetime import (
     first_chunk_cycles,
     mvm_cycles,
     operand_write_cycles,
-    reload_least_cycles,
     reloaded,
 )
 
@@ -123,7 +122,7 @@ def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> 
 def _time_unit(problem: SegmentProblem) -> float:
     """A power of two such that the slowest stage at most copies, or the reload, is at most LARGEST_TIME units."""
     least = max(
-        reload_least_cycles(problem),
+        problem.reload_cycles,
         *(max(mvm_cycles(stage, stage.copies[-1]), stage.vector_cycles) for stage in problem.stages),
     )
     unit = 1.0
@@ -311,6 +310,6 @@ def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]
     if not indices:
         return
     stages, unit, ports = problem.stages, model.unit, problem.write_ports
-    yield reload_least_cycles(problem) / unit <= model.R
+    yield problem.reload_cycles / unit <= model.R
     copies = [(i, d) for i in indices for d in stages[i].copies]
     yield _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies]) <= model.R

@@ -20,7 +20,6 @@ from formulations.stagetime import (
     first_chunk_cycles,
     mvm_cycles,
     operand_write_cycles,
-    reload_least_cycles,
     reloaded,
 )
 
@@ -127,7 +126,7 @@ class Relaxation:
     def _reload(self, problem: SegmentProblem) -> None:
         indices = reloaded(problem)
         self.reloads = indices
-        self.reload_least = self.scale * reload_least_cycles(problem)
+        self.reload_least = self.scale * problem.reload_cycles
         per_port = self.scale // problem.write_ports
         self.rewrite = [0] * self.count  # scaled reload cycles of one more copy
         for i in indices:

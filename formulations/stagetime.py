@@ -38,20 +38,10 @@ def reloaded(problem: SegmentProblem) -> list[int]:
     return [i for i, stage in enumerate(problem.stages) if stage.arrays and not stage.operand_in_segment]
 
 
-def reload_least_cycles(problem: SegmentProblem) -> int:
-    """(10) Cycles of the reload phase that no number of copies changes: reading all weights once and the least tail of a write
-    after it, or the longest write; 0 if nothing is reloaded."""
-    stages = [problem.stages[i] for i in reloaded(problem)]
-    if not stages:
-        return 0
-    reading = sum(s.weight_cycles for s in stages) + min(s.tail_cycles for s in stages)
-    return max(reading, *(s.write_cycles for s in stages))
-
-
 def reload_cycles(problem: SegmentProblem, copies: tuple[int, ...]) -> Fraction:
     """(10) Cycles of the reload phase for the given copies of each stage."""
     writing = sum(problem.stages[i].copy_write_cycles * copies[i] for i in reloaded(problem))
-    return max(Fraction(reload_least_cycles(problem)), Fraction(writing, problem.write_ports))
+    return max(Fraction(problem.reload_cycles), Fraction(writing, problem.write_ports))
 
 
 @dataclass

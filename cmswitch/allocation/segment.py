@@ -5,12 +5,13 @@ The formulations see the problem's numbers, lowering the description; both follo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from cmswitch.costs.dependence import Dependences
-from cmswitch.costs.work import Moved, PieceWork
+from cmswitch.costs.work import Moved, PieceWork, reload_rank
 from cmswitch.costs.workload import Piece, Workload
 from cmswitch.graph.network import Read
 from formulations.segment import Action, Dependence, Placement, Port, SegmentProblem, StageData, Use
@@ -70,12 +71,20 @@ class SegmentBuilder:
         self.dependences = Dependences(workload.network)
         self.stages: dict[object, StageData] = {}
         self._works: dict[Piece, PieceWork] = {}
+        self._tiles: dict[Piece, Counter[tuple[int, int, int]]] = {}
 
     def work(self, piece: Piece) -> PieceWork:
         """The work of a piece, computed once."""
         if piece not in self._works:
             self._works[piece] = PieceWork(self.workload, piece)
         return self._works[piece]
+
+    def weight_tiles(self, work: PieceWork) -> Counter[tuple[int, int, int]]:
+        """How many tiles of constant weights of each rank and read time the piece has."""
+        if work.piece not in self._tiles:
+            chip = self.workload.chip
+            self._tiles[work.piece] = Counter((*reload_rank(chip, t), chip.main_cycles(t.bytes)) for t in work.tiles)
+        return self._tiles[work.piece]
 
     def build(
         self, first: int, last: int, kept: Mapping[int, Home], limits: Limits, reload_free: bool = False, relaxed: bool = False
@@ -117,7 +126,7 @@ class _Description:
         self.fixed: list[Use] = []
         self.choices: list[tuple[Place, ...]] = []
         self.placements: list[tuple[Placement, ...]] = []
-        self.operand_cycles: dict[int, int] = {}
+        self.operand_reads: dict[int, list[int]] = {}
 
     def segment(self) -> Segment:
         for tensor in sorted({*self.readers, *self.writers}):
@@ -135,6 +144,7 @@ class _Description:
             memory_arrays=self.limits.memory - kept_arrays,
             buffer_bytes=self.chip.buffer.capacity_bytes - kept_bytes,
             write_ports=self.chip.array.arrays_written_at_once,
+            reload_cycles=self._reload_cycles(),
         )
         return Segment(self.first, self.last, self.works, self.kept, tuple(self.choices), problem)
 
@@ -227,11 +237,12 @@ class _Description:
         uses = self._writes(place.tensor, place.where, place.arrays)
         for stage, moved in self.readers.get(place.tensor, []):
             if moved.role == "operand":
-                cycles = sum(self._cycles(t.bytes, place.where, place.arrays) for t in self.works[stage].tiles)
+                reads = [self._cycles(t.bytes, place.where, place.arrays) for t in self.works[stage].tiles]
                 if place.tensor in self.writers:
-                    uses.append(Use(stage, "operand", place.where, cycles))
+                    uses.append(Use(stage, "operand", place.where, sum(reads)))
                 else:
-                    self.operand_cycles[stage] = min(cycles, self.operand_cycles.get(stage, cycles))
+                    known = self.operand_reads.get(stage, reads)
+                    self.operand_reads[stage] = [min(pair) for pair in zip(known, reads, strict=True)]
             else:
                 uses.append(self._use(stage, "fetch", moved.bytes, place.where, place.arrays))
         return uses
@@ -256,20 +267,17 @@ class _Description:
     def _stage(self, index: int, work: PieceWork) -> StageData:
         operand = next((m for m in work.reads if m.role == "operand"), None)
         in_segment = operand is not None and operand.tensor in self.writers
-        existing = operand is not None and not in_segment
-        operand_cycles = self.operand_cycles[index] if existing else None
-        key = (work.piece, in_segment, operand_cycles, self.limits.compute, self.reload_free)
+        key = (work.piece, in_segment, self.limits.compute, self.reload_free)
         stages = self.builder.stages
         if key not in stages:
-            stages[key] = self._new_stage(work, in_segment, operand_cycles)
+            stages[key] = self._new_stage(work, in_segment)
         return stages[key]
 
-    def _new_stage(self, work: PieceWork, in_segment: bool, operand_cycles: int | None) -> StageData:
+    def _new_stage(self, work: PieceWork, in_segment: bool) -> StageData:
         chip = self.chip
         arrays = self.workload.arrays(work.piece)
         tiles = () if self.reload_free and not work.dynamic else work.tiles
         writes = [chip.array_write_cycles(t.rows) for t in tiles]
-        reads = [chip.main_cycles(t.bytes) for t in tiles]
         return StageData(
             arrays=arrays,
             rows=work.rows,
@@ -279,10 +287,26 @@ class _Description:
             copies=self._copies(work, arrays) if arrays else (0,),
             write_cycles=max(writes, default=0),
             copy_write_cycles=sum(writes),
-            weight_cycles=sum(reads) if operand_cycles is None else operand_cycles,
-            tail_cycles=min((max(0, w - r) for w, r in zip(writes, reads, strict=True)), default=0),
             operand_in_segment=in_segment,
         )
+
+    def _reload_cycles(self) -> int:
+        """Reading all tiles one after another, longest writing tail first, and writing one copy of each."""
+        tiles: Counter[tuple[int, int, int]] = Counter()
+        for stage, work in enumerate(self.works):
+            if stage in self.operand_reads:
+                chip = self.chip
+                tiles.update(
+                    (*reload_rank(chip, tile), read)
+                    for tile, read in zip(work.tiles, self.operand_reads[stage], strict=True)
+                )
+            elif not work.dynamic and not self.reload_free:
+                tiles.update(self.builder.weight_tiles(work))
+        read = end = 0
+        for (_, write, each), count in sorted(tiles.items()):
+            read += count * each
+            end = max(end, read, read - each - write)
+        return end
 
     def _copies(self, work: PieceWork, arrays: int) -> tuple[int, ...]:
         """Numbers of copies worth having: those at which ceil(M/d) falls, until the vector work is the bottleneck."""

@@ -31,6 +31,7 @@ class Dependences:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._composed: dict[tuple[int, int], Composed | None] = {}
+        self._lengths: dict[tuple[int, int], int] = {}
         self._direct: list[dict[int, list[Read]]] = []
         for operator in network.operators:
             reads: dict[int, list[Read]] = {}
@@ -85,7 +86,7 @@ class Dependences:
         """Chunks of ``tensor``'s producer that must be on chip together so that ``readers`` (of one segment) never deadlock.
 
         The live window of rule R6: what a reader needs over every path, less what it has released, plus two chunks
-        (one being written, one being read).
+        (one being written, one being read) and one chunk of the reader for each operator between, so that nothing starves.
         """
         producer = self._network.tensors[tensor].producer
         assert producer is not None
@@ -98,5 +99,18 @@ class Dependences:
                 own = self.needed_by_read(reader, read)
                 released = np.maximum(own - read.need.span, 0)
                 released[0] = 0
-                most = max(most, int((through.needed - released).max()))
+                passing = self._between(producer, reader) * -(-total // self._network.operators[reader].chunks)
+                most = max(most, int((through.needed - released).max()) + passing)
         return min(total, most + 2)
+
+    def _between(self, before: int, after: int) -> int:
+        """Operators strictly between two on the longest chain of dependences."""
+        key = (before, after)
+        if key not in self._lengths:
+            steps = [
+                1 + self._between(before, producer)
+                for producer in self._direct[after]
+                if producer > before and self.composed(before, producer) is not None
+            ]
+            self._lengths[key] = max(steps, default=0)
+        return self._lengths[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import hw
 from cmswitch.costs.footprint import Footprint, Tile
 from cmswitch.costs.workload import Piece, Workload
 from cmswitch.graph.network import Need, Operator, Role
@@ -32,6 +33,12 @@ class Moved:
     bytes: int
     need: Need | None = None
     earlier: bool = False
+
+
+def reload_rank(chip: hw.Chip, tile: Tile) -> tuple[int, int]:
+    """Sorts tiles in the order of the reload phase: longest writing tail first, then longest writing (cycles, negative)."""
+    write = chip.array_write_cycles(tile.rows)
+    return chip.main_cycles(tile.bytes) - write, -write
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _tile(tile: WriteTile, places: Mapping[str, Allocate], ports: _Ports) -> Til
 def _stage(stage: Stage, index: Mapping[str, int], places: Mapping[str, Allocate], ports: _Ports) -> StageProblem:
     multiply = stage.multiply
     copies = () if multiply is None else tuple(len(copy) for copy in multiply.copies)
-    depth = 2 if multiply is None else 1 + max(1, len(copies) * stage.chunks // multiply.rows)
+    depth = 2 if multiply is None else 2 + -(-(len(copies) - 1) * stage.chunks // multiply.rows)
     fetches = [ports.move(_source(fetch, places), fetch.bytes) for fetch in stage.fetches]
     inputs = [_input(fetch, fetch.after, index, places) for fetch in stage.fetches if fetch.after is not None]
     return StageProblem(
