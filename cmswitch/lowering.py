@@ -127,13 +127,12 @@ class _Lowering:
             Allocate(names[p.tensor].name, self.floor.place(p), p.window) for p in self.segment.places if not p.kept_before
         )
         pool = iter(sorted(self.floor.computing))
-        writes: list[tuple[tuple[int, int], WriteTile]] = []
+        writes: list[tuple[tuple[int, int, int], WriteTile]] = []
         stages = []
         for work, copies in zip(self.works, self.copies, strict=True):
             arrays = [tuple(next(pool) for _ in work.tiles) for _ in range(copies)]
             operand = next((m for m in work.reads if m.role == "operand"), None)
-            source = None if operand is None else names[operand.tensor].name
-            tiles = self._tiles(work, arrays, source)
+            tiles = self._tiles(work, arrays, operand)
             producer = self._producer(operand) if operand else None
             if producer is None:
                 writes += tiles
@@ -147,13 +146,15 @@ class _Lowering:
         return SegmentProgram((), switches, allocations, tuple(t for _, t in writes), tuple(stages), tuple(frees))
 
     def _tiles(
-        self, work: PieceWork, arrays: list[tuple[int, ...]], source: str | None
-    ) -> list[tuple[tuple[int, int], WriteTile]]:
+        self, work: PieceWork, arrays: list[tuple[int, ...]], operand: Moved | None
+    ) -> list[tuple[tuple[int, int, int], WriteTile]]:
         """The tiles of an operator, each with its rank in the order of the reload phase."""
         chip = self.workload.chip
+        place = None if operand is None else self.places.get(operand.tensor)
+        source = None if operand is None else self.workload.network.tensors[operand.tensor].name
         return [
             (
-                reload_rank(chip, t),
+                (*reload_rank(chip, t), self._read_cycles(t.bytes, place)),
                 WriteTile(
                     work.name,
                     t.row_block,
@@ -170,6 +171,13 @@ class _Lowering:
             )
             for number, t in enumerate(work.tiles)
         ]
+
+    def _read_cycles(self, size: int, place: PlannedPlace | None) -> int:
+        """Cycles to read ``size`` bytes from a place on chip (None: main memory)."""
+        chip = self.workload.chip
+        if place is None:
+            return chip.main_cycles(size)
+        return chip.buffer_cycles(size) if place.where == "buffer" else chip.arrays_cycles(size, place.arrays)
 
     def _producer(self, moved: Moved) -> PieceWork | None:
         """The stage of this segment that produces what a read moves."""

@@ -206,14 +206,15 @@ def _capacity(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Exp
     places = [(place, model.z[e, o]) for e, all_of in enumerate(problem.tensors) for o, place in enumerate(all_of)]
     memory = [(float(place.arrays), z) for place, z in places if place.arrays]
     buffer = [(place.buffer_bytes / max(1, problem.buffer_bytes), z) for place, z in places if place.buffer_bytes]
+    nothing = [(1.0, model.T)]  # not negative, so that a negative limit excludes everything even if nothing takes such room
     for terms, limit in (
         (compute, problem.compute_arrays),
         (memory, problem.memory_arrays),
         (compute + memory, problem.total_arrays),
         (buffer, min(1, problem.buffer_bytes)),
     ):
-        if terms:
-            yield _linear(terms) <= limit
+        if terms or limit < 0:
+            yield _linear(terms or nothing) <= limit
 
 
 def _busy(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
@@ -306,10 +307,7 @@ def _vector_unit(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[
 
 def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
     """(10)."""
-    indices = reloaded(problem)
-    if not indices:
-        return
     stages, unit, ports = problem.stages, model.unit, problem.write_ports
     yield problem.reload_cycles / unit <= model.R
-    copies = [(i, d) for i in indices for d in stages[i].copies]
+    copies = [(i, d) for i in reloaded(problem) for d in stages[i].copies]
     yield _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies]) <= model.R

@@ -9,7 +9,7 @@ from math import floor
 
 from formulations.relaxation import Box, Relaxation
 from formulations.segment import SegmentProblem, StageData
-from formulations.sharing import shared_arrays_bound
+from formulations.sharing import shared_bound
 from formulations.shrinking import paths
 from formulations.stagetime import check_problem, first_chunk_cycles, mvm_cycles
 
@@ -68,8 +68,7 @@ class _Needs:
         self.relaxation, self.times, self.tops = relaxation, times, tops
         self.scale = relaxation.scale
         self.least_reload = relaxation.reload_of([0] * relaxation.count)
-        shared = floor(shared_arrays_bound(problem) * self.scale)
-        self.least = max(times.makespan, shared) + self.least_reload
+        self.least = max(times.makespan + self.least_reload, floor(shared_bound(problem) * self.scale))
         self.paths = paths(relaxation, times, *relaxation.tails(box, times))
 
     def refute(self, target: int) -> bool:

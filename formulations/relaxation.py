@@ -156,14 +156,10 @@ class Relaxation:
 
     def reload_of(self, options: list[int]) -> int:
         """Scaled reload time for these option numbers."""
-        if not self.reloads:
-            return 0
         return self.reload_of_copies([s.copies[k] for s, k in zip(self.problem.stages, options, strict=True)])
 
     def reload_of_copies(self, copies: list[int]) -> int:
         """Scaled reload time for these copies."""
-        if not self.reloads:
-            return 0
         return max(self.reload_least, sum(self.rewrite[i] * copies[i] for i in self.reloads))
 
     def times(self, box: Box) -> Times:

@@ -1,13 +1,15 @@
-r"""A lower bound of the makespan from the arrays that the stages of one path share.
+r"""A lower bound from what the stages of one path share: the arrays, and the write drivers.
 
 Along a path of the pipeline the times of several stages add up, and each falls only as its copies take arrays from the
-others. With ``ceil(M/d) tau >= M tau / d`` a path's length is at least ``K + sum_k alpha_k / d_k``; as
-``sum_k a_k d_k <= A``, the Cauchy-Schwarz inequality gives
+others and make the reload longer. With ``ceil(M/d) tau >= M tau / d`` a path's length is at least ``K + sum_k alpha_k / d_k``.
 
-    sum_k alpha_k / d_k  >=  (sum_k sqrt(alpha_k a_k))^2 / A
+(a) As ``sum_k a_k d_k <= A``, the Cauchy-Schwarz inequality gives
+    ``sum_k alpha_k / d_k >= (sum_k sqrt(alpha_k a_k))^2 / A``, where A leaves one copy to every stage off the path.
+(b) As ``R >= theta sum_k W_k d_k / P + (1 - theta) reload cycles``, length and reload together are at least
+    ``K + sum_k min_d (alpha_k / d + theta W_k d / P)`` and the rest of R at one copy.
 
-where A leaves one copy to every stage off the path. Paths of row (8): from the start through any stage to the end; of row (9):
-the idle time of the vector unit while the pipeline fills and drains.
+Paths of row (8): from the start through any stage to the end; of row (9): the idle time of the vector unit while the pipeline
+fills and drains.
 """
 
 from __future__ import annotations
@@ -16,65 +18,79 @@ from dataclasses import dataclass
 from math import sqrt
 
 from formulations.pipeline import saturation
-from formulations.segment import Dependence, SegmentProblem
+from formulations.segment import Dependence, SegmentProblem, StageData
+from formulations.stagetime import reloaded
 
 SAFETY = 1 - 1e-9
+THETAS = (0.5, 1.0)
 
 
 @dataclass(frozen=True)
 class _Path:
-    """Cycles that no copies change, the sum of ``sqrt(alpha a)`` and the arrays of one copy of the path's stages."""
+    """Cycles that no copies change, the sum of ``sqrt(alpha a)``, the arrays of one copy of the path's stages, and for each theta
+    the sum of ``min_d (alpha/d + theta W d/P)`` less ``theta W/P``."""
 
     fixed: float = 0.0
     root: float = 0.0
     arrays: int = 0
-
-    def extended(self, fixed: float, alpha: float, arrays: int) -> _Path:
-        return _Path(self.fixed + fixed, self.root + sqrt(alpha * arrays), self.arrays + arrays)
+    traded: tuple[float, ...] = (0.0,) * len(THETAS)
 
     def joined(self, other: _Path) -> _Path:
-        return _Path(self.fixed + other.fixed, self.root + other.root, self.arrays + other.arrays)
+        traded = tuple(a + b for a, b in zip(self.traded, other.traded, strict=True))
+        return _Path(self.fixed + other.fixed, self.root + other.root, self.arrays + other.arrays, traded)
 
-    def length(self, arrays: int, one_copy_each: int) -> float:
-        """Least cycles of the path when ``arrays`` are there and all stages together take ``one_copy_each`` for one copy."""
-        left = arrays - one_copy_each + self.arrays
-        return self.fixed + (self.root**2 / left if left else 0.0)
+    def longer(self, fixed: float) -> _Path:
+        return _Path(self.fixed + fixed, self.root, self.arrays, self.traded)
 
 
-def shared_arrays_bound(problem: SegmentProblem) -> float:
-    """Cycles that the execute phase of no allocation of ``problem`` undercuts (0 if this argument yields nothing)."""
+def shared_bound(problem: SegmentProblem) -> float:
+    """Cycles of execution and reload that no allocation of ``problem`` undercuts (0 if this argument yields nothing)."""
     stages = problem.stages
+    rewritten = set(reloaded(problem))
+    writing = [s.copy_write_cycles / problem.write_ports if i in rewritten else 0.0 for i, s in enumerate(stages)]
+    whole = [_step(stage, 1.0, w) for stage, w in zip(stages, writing, strict=True)]
     direct = [d for d in problem.dependences if not d.between and not d.operand]
-    work = [stage.rows * stage.row_cycles for stage in stages]
+
+    def fill(dep: Dependence) -> _Path:
+        return _step(stages[dep.before], dep.first / stages[dep.before].chunks, writing[dep.before])
+
+    def drain(dep: Dependence) -> _Path:
+        return _step(stages[dep.after], dep.last / stages[dep.after].chunks, writing[dep.after])
+
     starts = [_Path()] * len(stages)
     for dep in direct:  # ascending by ``after``
-        k = dep.before
-        share = dep.first / stages[k].chunks
-        path = starts[k].extended(stages[k].vector_cycles / stages[k].chunks, share * work[k], stages[k].arrays)
+        path = starts[dep.before].joined(fill(dep))
         if path.root >= starts[dep.after].root:
             starts[dep.after] = path
     ends = [_Path()] * len(stages)
     for dep in sorted(direct, key=lambda d: -d.before):
-        path = ends[dep.after].joined(_drain(problem, dep, work))
+        path = drain(dep).joined(ends[dep.after])
         if path.root >= ends[dep.before].root:
             ends[dep.before] = path
-    total = sum(stage.arrays for stage in stages)
-    paths = [
-        before.extended(stage.vector_cycles / stage.chunks, alpha, stage.arrays).joined(after)
-        for stage, before, alpha, after in zip(stages, starts, work, ends, strict=True)
-    ]
+    paths = [before.joined(own).joined(after) for before, own, after in zip(starts, whole, ends, strict=True)]
     vector = sum(stage.vector_cycles for stage in stages)
     if vector:
         ideal = saturation(problem)
-        drains = [(_drain(problem, dep, work), float(rest)) for dep, rest in ideal.ends] or [(_Path(), 0.0)]
-        for start, done in zip(starts, ideal.done, strict=True):
-            for drain, rest in drains:
-                paths.append(start.joined(drain).extended(vector - float(done) - rest, 0.0, 0))
-    return SAFETY * max(path.length(problem.compute_arrays, total) for path in paths)
+        drains = [drain(dep).longer(-float(rest)) for dep, rest in ideal.ends] or [_Path()]
+        paths += [s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains]
+    one_copy = sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_ports
+    spare = problem.compute_arrays - sum(stage.arrays for stage in stages)
+    least_reload = max(float(problem.reload_cycles), one_copy)
+    best = 0.0
+    for path in paths:
+        left = spare + path.arrays
+        best = max(best, path.fixed + (path.root**2 / left if left > 0 else 0.0) + least_reload)
+        for theta, traded in zip(THETAS, path.traded, strict=True):
+            best = max(best, path.fixed + traded + theta * one_copy + (1 - theta) * problem.reload_cycles)
+    return SAFETY * best
 
 
-def _drain(problem: SegmentProblem, dep: Dependence, work: list[int]) -> _Path:
-    """From the end of ``dep.before`` to the end of ``dep.after``."""
-    stage = problem.stages[dep.after]
-    share = dep.last / stage.chunks
-    return _Path().extended(stage.vector_cycles / stage.chunks, share * work[dep.after], stage.arrays)
+def _step(stage: StageData, share: float, writing: float) -> _Path:
+    """A path over ``share`` of the work of one stage, after which its chunk passes the vector unit."""
+    alpha = share * stage.rows * stage.row_cycles
+    traded = []
+    for theta in THETAS:
+        cost = theta * writing
+        d = min(max(1.0, sqrt(alpha / cost) if cost else stage.copies[-1]), max(1, stage.copies[-1]))
+        traded.append(alpha / d + cost * (d - 1))
+    return _Path(stage.vector_cycles / stage.chunks, sqrt(alpha * stage.arrays), stage.arrays, tuple(traded))

@@ -16,7 +16,7 @@ def stages(draw: st.DrawFn, first: bool) -> StageData:
     rows, chunks = draw(st.integers(1, 40)), draw(st.integers(1, 6))
     vector = draw(st.integers(0, 60))
     if draw(st.integers(0, 4)) == 0:
-        return StageData(0, rows, 0, chunks, vector, (0,), 0, 0, 0, 0)
+        return StageData(0, rows, 0, chunks, vector, (0,), 0, 0)
     copies = tuple(sorted(draw(st.sets(st.integers(1, 6), min_size=1, max_size=3))))
     arrays, write = draw(st.integers(1, 4)), draw(st.integers(1, 40))
     shorter = draw(st.integers(0, write - 1)) * draw(st.integers(0, 1)) if arrays > 1 else 0
@@ -30,8 +30,6 @@ def stages(draw: st.DrawFn, first: bool) -> StageData:
         copies=copies,
         write_cycles=write,
         copy_write_cycles=arrays * write - shorter,
-        weight_cycles=draw(st.integers(0, 200)),
-        tail_cycles=draw(st.integers(0, 50)),
         operand_in_segment=operand,
     )
 
@@ -86,10 +84,10 @@ def segment_problems(draw: st.DrawFn, largest: int = 4) -> SegmentProblem:
         fixed=fixed,
         total_arrays=total,
         compute_arrays=draw(st.integers(max(1, total - 4), total)),
-        memory_arrays=draw(st.integers(0, total)),
-        buffer_bytes=draw(st.integers(0, 60)),
+        memory_arrays=draw(st.integers(-1, total)),
+        buffer_bytes=draw(st.integers(-1, 60)),
         write_ports=draw(st.integers(1, 4)),
-        reload_free=draw(st.integers(0, 5)) == 0,
+        reload_cycles=draw(st.integers(0, 300)),
     )
 
 

@@ -12,8 +12,8 @@ from cmswitch.naming import nearest
 from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
 from formulations.evaluate import SegmentCost
 
-COMBINATORIAL_NODES = 300
-"""Nodes after which ``auto`` hands a segment from the combinatorial solver to HiGHS."""
+COMBINATORIAL_NODES = 600
+"""Nodes, divided by the operators of the segment, after which ``auto`` hands it from the combinatorial solver to HiGHS."""
 
 SolverName = Literal["auto", "combinatorial", "highs"]
 SOLVERS: tuple[SolverName, ...] = ("auto", "combinatorial", "highs")
@@ -54,7 +54,7 @@ class Allocator:
             problem,
             gap=self.gap,
             upper=None if math.isinf(upper) else math.ceil(upper),
-            node_limit=COMBINATORIAL_NODES if self.solver == "auto" else None,
+            node_limit=COMBINATORIAL_NODES // len(problem.stages) if self.solver == "auto" else None,
             should_stop=should_stop,
         )
         solution = Solution(found.allocation, found.cost, float(found.bound))

@@ -204,22 +204,24 @@ def _operand_writing(chip: Chip, demand: Demand, copies: int) -> int:
 def _reload(
     chip: Chip, demands: Sequence[Demand], copies: Sequence[int], homes: Mapping[int, Home], weights_resident: bool
 ) -> Fraction:
-    """Cycles until the last tile is written: reading and the least tail, the longest write, all writing on all drivers.
+    """Cycles until all tiles are read one after another, each is written once, and all drivers have written all copies.
 
     ``weights_resident`` leaves out constant weights, not a dynamic operand.
     """
     made = _made(demands)
-    reading, tails, longest, writing = 0, [], 0, 0
+    tiles: list[tuple[int, int, int]] = []  # longest tail (what its writing takes longer than its reading) first: sorts ascending
+    writing = 0
     for demand, d in zip(demands, copies, strict=True):
         operand = demand.operand
         if not demand.tiles or operand in made or (operand is None and weights_resident):
             continue
         source = None if operand is None else homes.get(operand)
         writes = _write_cycles(chip, demand.tiles)
-        reading += sum(_cycles(chip, t.bytes, source) for t in demand.tiles)
-        tails += [max(0, w - chip.main_cycles(t.bytes)) for w, t in zip(writes, demand.tiles, strict=True)]
-        longest = max(longest, *writes)
+        for write, tile in zip(writes, demand.tiles, strict=True):
+            tiles.append((chip.main_cycles(tile.bytes) - write, -write, _cycles(chip, tile.bytes, source)))
         writing += d * sum(writes)
-    if not tails:
-        return Fraction(0)
-    return max(Fraction(reading + min(tails)), Fraction(longest), Fraction(writing, chip.array.arrays_written_at_once))
+    reading, written = 0, 0
+    for _, negative_write, read in sorted(tiles):
+        written = max(written, reading - negative_write)
+        reading += read
+    return max(Fraction(reading), Fraction(written), Fraction(writing, chip.array.arrays_written_at_once))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cmswitch.checker.demand import round_up
 from cmswitch.graph.network import Network, Read
 
 
@@ -75,19 +76,31 @@ def _join(leads: Leads, key: tuple[int, int], path: Lead) -> None:
 def least_window(network: Network, leads: Leads, tensor: int, readers: Sequence[int]) -> int:
     """Chunks of ``tensor`` that must be on chip at once for ``readers`` (of its producer's segment) never to wait for each other.
 
-    What must be available before a reader's chunk, over every path, less what its earlier chunks released, and two
-    chunks more: one that is being written and one that is being read.
+    What must be available before a reader's chunk, over every path, less what its earlier chunks released; what passes the
+    operators between meanwhile, one chunk of the reader in each; and two chunks more, one that is being written and one that
+    is being read.
     """
     producer = network.tensors[tensor].producer
     assert producer is not None, "only what an operator writes has a window"
-    most = 1
+    total, most = network.operators[producer].chunks, 1
     for reader in readers:
         ahead = leads[producer, reader].needed
+        passing = _longest_chain(leads, producer, reader) * round_up(total, network.operators[reader].chunks)
         for read in network.operators[reader].reads:
             if read.tensor != tensor:
                 continue
             own = needed_by(network, reader, read)
             for chunk, available in enumerate(ahead):
                 released = max(0, own[chunk] - read.need.span) if chunk else 0
-                most = max(most, available - released)
-    return min(network.operators[producer].chunks, most + 2)
+                most = max(most, available - released + passing)
+    return min(total, most + 2)
+
+
+def _longest_chain(leads: Leads, before: int, after: int) -> int:
+    """Operators strictly between two on the longest chain of dependences from one to the other."""
+    length = {before: -1}
+    for operator in sorted({m for pair in leads for m in pair if before < m <= after}):
+        behind = [length[m] + 1 for m in length if (m, operator) in leads]
+        if behind:
+            length[operator] = max(behind)
+    return length[after]

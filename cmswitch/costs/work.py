@@ -36,7 +36,10 @@ class Moved:
 
 
 def reload_rank(chip: hw.Chip, tile: Tile) -> tuple[int, int]:
-    """Sorts tiles in the order of the reload phase: longest writing tail first, then longest writing (cycles, negative)."""
+    """Sorts tiles in the order of the reload phase: longest writing tail first, then longest writing (cycles, negative).
+
+    Tiles of equal rank go by the cycles of their reads, which differ for operands that live on chip.
+    """
     write = chip.array_write_cycles(tile.rows)
     return chip.main_cycles(tile.bytes) - write, -write
 

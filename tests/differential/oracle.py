@@ -293,16 +293,25 @@ class PlanSpace:
         """Chunks of a tensor that must be on chip together for the readers of one segment to proceed."""
         producer = self.network.tensors[tensor].producer
         assert producer is not None
-        most = 1
+        total, most = self.network.operators[producer].chunks, 1
         for run in readers:
             chain = self.chain(producer, run.index)
             assert chain is not None
+            passing = (self._longest_chain(producer, run.index) - 1) * ceil_div(total, run.operator.chunks)
             for read in run.operator.reads:
                 if read.tensor == tensor:
                     for chunk, needed in enumerate(chain.needs):
                         released = max(0, self._needs(run.index, read)[chunk] - read.need.span) if chunk else 0
-                        most = max(most, needed - released)
-        return min(self.network.operators[producer].chunks, most + 2)
+                        most = max(most, needed - released + passing)
+        return min(total, most + 2)
+
+    def _longest_chain(self, before: int, after: int) -> int:
+        """Operators from ``before`` on, without ``after``, on the longest chain of reads between; -1: there is none."""
+        if before == after:
+            return 0
+        made_by = {self.network.tensors[r.tensor].producer for r in self.network.operators[after].reads}
+        chains = [self._longest_chain(before, m) for m in made_by if m is not None and m >= before]
+        return max((length + 1 for length in chains if length >= 0), default=-1)
 
     def _cycles(self, size: int, place: Place) -> int:
         if place.where == "main":

@@ -71,15 +71,14 @@ def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: i
     ]
     if not loaded:
         return Fraction(0)
-    reading = sum(sum(s.tile_reads) for s, _ in loaded)
-    tail = min(
-        max(0, write - read)
-        for s, _ in loaded
-        for write, read in zip(s.tile_writes, s.tile_reads_from_main, strict=True)
-    )
-    longest = max(max(s.tile_writes) for s, _ in loaded)
-    writing = Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
-    return max(Fraction(reading + tail), Fraction(longest), writing)
+    tiles = [
+        tile for s, _ in loaded for tile in zip(s.tile_writes, s.tile_reads, s.tile_reads_from_main, strict=True)
+    ]
+    start, end = 0, Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
+    for write, read, _ in sorted(tiles, key=lambda tile: (tile[2] - tile[0], -tile[0], tile[1])):
+        end = max(end, Fraction(start + read), Fraction(start + write))
+        start += read
+    return end
 
 
 def execute_cycles(

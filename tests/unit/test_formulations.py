@@ -24,10 +24,10 @@ from formulations import (
     solve_segment,
 )
 from formulations.pipeline import pipeline
-from solvers import solve
+from solvers import Status, Termination, solve
 
-FIRST = StageData(2, 8, 3, 4, 4, (1, 2), 10, 20, 30, 5)
-SECOND = StageData(1, 8, 2, 4, 8, (1,), 10, 10, 15, 7)
+FIRST = StageData(2, 8, 3, 4, 4, (1, 2), 10, 20)
+SECOND = StageData(1, 8, 2, 4, 8, (1,), 10, 10)
 IN_MAIN = Placement("main", 0, 0, (Use(0, "write", "main", 16), Use(1, "fetch", "main", 16)))
 IN_ARRAYS = Placement("arrays", 1, 0, (Use(0, "write", "arrays", 8), Use(1, "fetch", "arrays", 8)))
 PAIR = SegmentProblem(
@@ -40,13 +40,14 @@ PAIR = SegmentProblem(
     memory_arrays=6,
     buffer_bytes=0,
     write_ports=2,
+    reload_cycles=50,
 )
 TWICE_IN_ARRAYS = SegmentAllocation((2, 1), (1,))
 
 
 def test_two_stages_by_hand() -> None:
     # L = (16, 16) from the shared array port; lambda = ((12 + 4 + 8)/4 + 3, (8 + 8)/4 + 4) = (9, 8)
-    # s_1 = 9 + 16/4 = 13; f_0 = 9 + 12 = 21; f_1 = max(13 + 8 + 12, 21 + 8 + 4) = 33; R = 45 + 5, above 50/2 and 3 rounds
+    # s_1 = 9 + 16/4 = 13; f_0 = 9 + 12 = 21; f_1 = max(13 + 8 + 12, 21 + 8 + 4) = 33; R = 50, above (2 20 + 10) / 2
     cost = evaluate(PAIR, TWICE_IN_ARRAYS)
     assert cost.execute == 33 and cost.reload == 50 and cost.total == 83
     assert (cost.compute_arrays, cost.memory_arrays) == (5, 1)
@@ -66,18 +67,22 @@ def test_dynamic_operand_by_hand() -> None:
         stages=(FIRST, replace(SECOND, operand_in_segment=True)),
         tensors=(operand,),
         dependences=(Dependence(0, 1, 4, 4, operand=True),),
+        reload_cycles=35,
     )
     # L_0 = max(12, 12 + 4) = 16; f_0 = 8 + 12 = 20; s_1 = 30; lambda_1 = 8/4 + 4 = 6; f_1 = 30 + 6 + 12
     cost = evaluate(problem, SegmentAllocation((2, 1), (0,)))
     assert cost.execute == 48 and cost.reload == 35
 
 
-def test_unequal_tiles_are_not_written_in_rounds() -> None:
-    slow = replace(PAIR, stages=(replace(FIRST, weight_cycles=0), replace(SECOND, weight_cycles=0)), write_ports=1)
+def test_writing_of_copies_limits_the_reload() -> None:
+    """2 20 + 10 cycles of writing on one port; unequal tiles are not written in rounds; nothing is left of resident weights."""
+    slow = replace(PAIR, write_ports=1, reload_cycles=49)
     assert evaluate(slow, TWICE_IN_ARRAYS).reload == 50
-    uneven = replace(slow, stages=(replace(slow.stages[0], copy_write_cycles=11), slow.stages[1]))
-    assert evaluate(uneven, TWICE_IN_ARRAYS).reload == Fraction(2 * 11 + 10)
-    assert evaluate(replace(uneven, reload_free=True), TWICE_IN_ARRAYS).reload == 0
+    assert evaluate(slow, SegmentAllocation((1, 1), (1,))).reload == 49
+    uneven = replace(slow, stages=(replace(FIRST, copy_write_cycles=11), SECOND), write_ports=3, reload_cycles=0)
+    assert evaluate(uneven, TWICE_IN_ARRAYS).reload == Fraction(2 * 11 + 10, 3)
+    resident = tuple(replace(stage, write_cycles=0, copy_write_cycles=0) for stage in uneven.stages)
+    assert evaluate(replace(uneven, stages=resident), TWICE_IN_ARRAYS).reload == 0
 
 
 @pytest.mark.parametrize(
@@ -116,6 +121,22 @@ def test_a_malformed_problem_is_refused_everywhere(problem: SegmentProblem, mess
     for use in (build_segment_allocation, lower_bound, solve_segment, lambda p: evaluate(p, TWICE_IN_ARRAYS)):
         with pytest.raises(ValueError, match=message):
             use(problem)
+
+
+@pytest.mark.parametrize("limit", ["memory_arrays", "buffer_bytes"])
+def test_a_negative_limit_leaves_nothing_even_if_nothing_takes_such_room(limit: str) -> None:
+    """What is kept across a segment may take more room than there is."""
+    only = replace(PAIR, tensors=(), buffer_bytes=0)
+    assert solve(build_segment_allocation(only)).status is Status.OPTIMAL
+    full = replace(only, **{limit: -1})  # type: ignore[arg-type]
+    assert solve(build_segment_allocation(full)).termination is Termination.INFEASIBLE
+    assert solve_segment(full).termination == "infeasible"
+    assert lower_bound(full) == float("inf")
+
+
+def test_only_allocations_up_to_a_limit() -> None:
+    assert solve(build_segment_allocation(PAIR, upper=83)).objective == pytest.approx(83)
+    assert solve(build_segment_allocation(PAIR, upper=82.5)).termination is Termination.INFEASIBLE
 
 
 def test_search_modes() -> None:
