@@ -43,7 +43,7 @@ def lower(plan: Plan, workload: Workload) -> Program:
         )
         for t in network.tensors
     )
-    floor = _Floor(chip.arrays, chip.buffer.capacity_bytes)
+    floor = _Floor(chip.arrays, chip.buffer.capacity_bytes, set() if chip.modes.switchable else set(range(chip.arrays)))
     last_reader = _last_readers(plan, workload)
     segments = tuple(_Lowering(workload, s, i, floor, last_reader).lower() for i, s in enumerate(plan.segments))
     return Program(network.name, chip.name, chip.sha256, tensors, segments, plan.resident_weights)
@@ -65,7 +65,7 @@ class _Floor:
 
     arrays: int
     buffer_bytes: int
-    computing: set[int] = field(default_factory=set)
+    computing: set[int]
     locations: dict[int, Buffer | MemoryArrays] = field(default_factory=dict)
 
     def free_memory(self) -> list[int]:
@@ -114,7 +114,13 @@ class _Lowering:
     def __init__(
         self, workload: Workload, segment: PlannedSegment, index: int, floor: _Floor, last_reader: dict[int, int]
     ) -> None:
-        self.workload, self.segment, self.index, self.floor, self.last_reader = workload, segment, index, floor, last_reader
+        self.workload, self.segment, self.index, self.floor, self.last_reader = (
+            workload,
+            segment,
+            index,
+            floor,
+            last_reader,
+        )
         self.works = [PieceWork(workload, Piece(p.operator, p.first_block, p.last_block)) for p in segment.pieces]
         self.copies = [p.copies for p in segment.pieces]
         self.places = {p.tensor: p for p in segment.places}
@@ -124,7 +130,9 @@ class _Lowering:
         switches = self.floor.switch(self.segment.compute_mode)
         names = self.workload.network.tensors
         allocations = tuple(
-            Allocate(names[p.tensor].name, self.floor.place(p), p.window) for p in self.segment.places if not p.kept_before
+            Allocate(names[p.tensor].name, self.floor.place(p), p.window)
+            for p in self.segment.places
+            if not p.kept_before
         )
         pool = iter(sorted(self.floor.computing))
         writes: list[tuple[tuple[int, int, int], WriteTile]] = []
@@ -185,7 +193,11 @@ class _Lowering:
         return None if moved.earlier or producer is None else self.stage_of.get(producer)
 
     def _stage(
-        self, work: PieceWork, arrays: list[tuple[int, ...]], operand: tuple[WriteTile, ...], operand_after: PieceWork | None
+        self,
+        work: PieceWork,
+        arrays: list[tuple[int, ...]],
+        operand: tuple[WriteTile, ...],
+        operand_after: PieceWork | None,
     ) -> Stage:
         grid = work.grid
         return Stage(

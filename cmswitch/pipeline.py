@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Literal
 
 import hw
@@ -132,7 +131,13 @@ def compile_network(
         program, timing = _execute(found, workload, clock)
     optimal = found.gap <= options.gap
     certificate = Certificate(
-        termination="optimal" if optimal else "time_limit" if time.monotonic() >= deadline else "interrupted" if stop() else "gap",
+        termination="optimal"
+        if optimal
+        else "time_limit"
+        if time.monotonic() >= deadline
+        else "interrupted"
+        if stop()
+        else "gap",
         status="optimal" if optimal else "feasible",
         objective_cycles=found.plan.predicted_cycles,
         bound_cycles=found.plan.bound_cycles,

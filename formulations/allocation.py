@@ -92,7 +92,7 @@ def build_segment_allocation(problem: SegmentProblem, upper: float | None = None
         for row in rows:
             constraints.add(row)
     if upper is not None:
-        model.upper = pyo.Constraint(expr=model.T + model.R <= upper / model.unit)
+        model.upper = pyo.Constraint(expr=upper / model.unit >= model.T + model.R)
     model.objective = pyo.Objective(expr=model.unit * (model.T + model.R), sense=pyo.minimize)
     return model
 
@@ -206,7 +206,7 @@ def _capacity(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Exp
     places = [(place, model.z[e, o]) for e, all_of in enumerate(problem.tensors) for o, place in enumerate(all_of)]
     memory = [(float(place.arrays), z) for place, z in places if place.arrays]
     buffer = [(place.buffer_bytes / max(1, problem.buffer_bytes), z) for place, z in places if place.buffer_bytes]
-    nothing = [(1.0, model.T)]  # not negative, so that a negative limit excludes everything even if nothing takes such room
+    nothing = [(1.0, model.T)]  # not negative: stands for no room taken, which a negative limit excludes too
     for terms, limit in (
         (compute, problem.compute_arrays),
         (memory, problem.memory_arrays),

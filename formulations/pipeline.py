@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from formulations.segment import Dependence, SegmentProblem
 
@@ -72,20 +73,16 @@ def saturation(problem: SegmentProblem) -> Saturation:
     for dep in problem.dependences:
         pair = (dep.before, dep.after)
         first[pair] = max(first.get(pair, 1), stages[dep.before].chunks if dep.operand else dep.first)
-    done = tuple(
-        sum(
-            (
-                Fraction(min(first.get((i, j), stages[i].chunks), stages[i].chunks) * stages[i].vector_cycles, stages[i].chunks)
-                for i in range(j)
-            ),
-            Fraction(0),
-        )
-        for j in range(len(stages))
-    )
+    scale = lcm(*(stage.chunks for stage in stages))
+    per_chunk = [stage.vector_cycles * (scale // stage.chunks) for stage in stages]
+    done = []
+    for j in range(len(stages)):
+        work = sum(min(first.get((i, j), stages[i].chunks), stages[i].chunks) * per_chunk[i] for i in range(j))
+        done.append(Fraction(work, scale))
     inner = {dep.before for dep in problem.dependences}
     ends = tuple(
         (dep, Fraction(min(dep.last, stages[dep.after].chunks) * stages[dep.after].vector_cycles, stages[dep.after].chunks))
         for dep in problem.dependences
         if dep.after not in inner and not dep.between and not dep.operand
     )
-    return Saturation(done, ends)
+    return Saturation(tuple(done), ends)

@@ -119,7 +119,7 @@ class Relaxation:
             self.finishes[dep.after].append((dep.before, (dep.last - 1) * chunk[dep.after], dep.between))
         for dep in edges.operands:
             self.operands[dep.after].append(dep.before)
-        ideal = saturation(problem)
+        self.ideal = ideal = saturation(problem)
         self.done = [int(self.scale * done) for done in ideal.done]
         self.ends = [(d.after, (d.last - 1) * chunk[d.after], int(self.scale * rest)) for d, rest in ideal.ends]
 

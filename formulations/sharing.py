@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from formulations.pipeline import saturation
+from formulations.pipeline import Saturation
 from formulations.segment import Dependence, SegmentProblem, StageData
 from formulations.stagetime import reloaded
 
@@ -43,8 +43,11 @@ class _Path:
         return _Path(self.fixed + fixed, self.root, self.arrays, self.traded)
 
 
-def shared_bound(problem: SegmentProblem) -> float:
-    """Cycles of execution and reload that no allocation of ``problem`` undercuts (0 if this argument yields nothing)."""
+def shared_bound(problem: SegmentProblem, ideal: Saturation) -> float:
+    """Cycles of execution and reload that no allocation of ``problem`` undercuts (0 if this argument yields nothing).
+
+    ``ideal`` is ``saturation(problem)``.
+    """
     stages = problem.stages
     rewritten = set(reloaded(problem))
     writing = [s.copy_write_cycles / problem.write_ports if i in rewritten else 0.0 for i, s in enumerate(stages)]
@@ -70,7 +73,6 @@ def shared_bound(problem: SegmentProblem) -> float:
     paths = [before.joined(own).joined(after) for before, own, after in zip(starts, whole, ends, strict=True)]
     vector = sum(stage.vector_cycles for stage in stages)
     if vector:
-        ideal = saturation(problem)
         drains = [drain(dep).longer(-float(rest)) for dep, rest in ideal.ends] or [_Path()]
         paths += [s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains]
     one_copy = sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_ports
@@ -88,9 +90,10 @@ def shared_bound(problem: SegmentProblem) -> float:
 def _step(stage: StageData, share: float, writing: float) -> _Path:
     """A path over ``share`` of the work of one stage, after which its chunk passes the vector unit."""
     alpha = share * stage.rows * stage.row_cycles
+    fewest, most = max(1, stage.copies[0]), max(1, stage.copies[-1])
     traded = []
     for theta in THETAS:
         cost = theta * writing
-        d = min(max(1.0, sqrt(alpha / cost) if cost else stage.copies[-1]), max(1, stage.copies[-1]))
-        traded.append(alpha / d + cost * (d - 1))
+        d = min(max(fewest, sqrt(alpha / cost)), most) if cost else most
+        traded.append(alpha / d + cost * (d - fewest))
     return _Path(stage.vector_cycles / stage.chunks, sqrt(alpha * stage.arrays), stage.arrays, tuple(traded))

@@ -14,6 +14,9 @@ from cmswitch.costs.workload import Workload
 from formulations import SegmentAllocation, SegmentProblem, lower_bound
 from formulations.evaluate import SegmentCost
 
+QUICKLY_BOUNDED = 12
+"""Segments of more operators start from the bound of each operator alone and are bounded better when a path needs them."""
+
 Kept = tuple[tuple[int, Home], ...]
 """Tensors resident across a cut (or through a segment) and their homes, ascending by tensor."""
 
@@ -84,8 +87,11 @@ class Pricer:
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
             if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
-                price.bound = 0.0
-                self.tighten(price)
+                if self._reload_free(first, last) or self.workload.operators(first, last) <= QUICKLY_BOUNDED:
+                    price.bound = 0.0
+                    self.tighten(price)
+                else:
+                    price.bound = self.builder.quick_bound(first, last, self.limits)
         return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:

@@ -5,8 +5,9 @@ The formulations see the problem's numbers, lowering the description; both follo
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +80,26 @@ class SegmentBuilder:
             self._works[piece] = PieceWork(self.workload, piece)
         return self._works[piece]
 
+    def quick_bound(self, first: int, last: int, limits: Limits) -> float:
+        """A bound on a segment from each of its operators alone: reading and writing its weights, and its MVM or vector time."""
+        reads = writing = vector = longest = traded = 0.0
+        ports = self.workload.chip.array.arrays_written_at_once
+        for piece in self.workload.pieces(first, last):
+            work = self.work(piece)
+            vector += work.vector_cycles
+            multiply = work.rows * work.row_cycles
+            one = 0.0
+            if not work.dynamic:
+                for (_, write, read), count in self.weight_tiles(work).items():
+                    reads += count * read
+                    one -= count * write / ports
+            most = max(1, min(limits.compute // max(1, self.workload.arrays(piece)), work.rows))
+            copies = min(max(1.0, math.sqrt(multiply / one)), most) if one else most
+            longest = max(longest, multiply / most)
+            traded = max(traded, multiply / copies + one * (copies - 1))
+            writing += one
+        return (1 - 1e-9) * max(max(vector, longest) + max(reads, writing), traded + writing)
+
     def weight_tiles(self, work: PieceWork) -> Counter[tuple[int, int, int]]:
         """How many tiles of constant weights of each rank and read time the piece has."""
         if work.piece not in self._tiles:
@@ -87,7 +108,13 @@ class SegmentBuilder:
         return self._tiles[work.piece]
 
     def build(
-        self, first: int, last: int, kept: Mapping[int, Home], limits: Limits, reload_free: bool = False, relaxed: bool = False
+        self,
+        first: int,
+        last: int,
+        kept: Mapping[int, Home],
+        limits: Limits,
+        reload_free: bool = False,
+        relaxed: bool = False,
     ) -> Segment:
         """Describe the segment of cells ``first`` to ``last`` in which the tensors ``kept`` are resident in their homes.
 
@@ -204,6 +231,8 @@ class _Description:
         places = []
         if size <= self.chip.buffer.capacity_bytes:
             places.append(Place(tensor, "buffer", 0, size, window))
+        if not self.limits.memory:
+            return places
         arrays = -(-size // self.chip.array_bytes)
         fastest = max(self._fastest(i) for i in self._users(tensor))
         while arrays <= self.limits.memory:
@@ -321,24 +350,12 @@ class _Description:
                 break
         return tuple(copies)
 
-    def _dependences(self) -> list[Dependence]:
-        found = []
-        for after, work in enumerate(self.works):
+    def _dependences(self) -> Iterator[Dependence]:
+        lead_of = self.builder.dependences.lead
+        operators = [work.piece.operator for work in self.works]
+        for after, consumer in enumerate(operators):
             for before in range(after):
-                earlier = self.works[before]
-                composed = self.builder.dependences.composed(earlier.piece.operator, work.piece.operator)
-                if composed is None:
-                    continue
-                needed = composed.needed
-                last = int(work.chunks - needed.searchsorted(earlier.chunks))
-                found.append(
-                    Dependence(
-                        before,
-                        after,
-                        first=max(1, int(needed[0])),
-                        last=max(1, last),
-                        between=tuple(self.stage_of[m] for m in composed.between),
-                        operand=composed.operand,
-                    )
-                )
-        return found
+                lead = lead_of(operators[before], consumer)
+                if lead is not None:
+                    between = tuple(self.stage_of[m] for m in lead.between)
+                    yield Dependence(before, after, lead.first, lead.last, between, lead.operand)

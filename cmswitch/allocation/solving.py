@@ -43,7 +43,7 @@ class Allocator:
             raise InputError(f"unknown solver '{self.solver}'{nearest(self.solver, SOLVERS)}")
 
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
-        """Solve one program, or prove that it costs at least ``upper`` cycles (then the bound is ``upper``, without an allocation).
+        """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).
 
         Raises:
             SolverError: the backend failed.
@@ -70,7 +70,9 @@ class Allocator:
         from solvers import Termination, solve
 
         model = build_segment_allocation(problem, None if math.isinf(upper) else upper)
-        warm = allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
+        warm = (
+            allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
+        )
         result = solve(
             model,
             solver="highs",

@@ -209,7 +209,7 @@ def _reload(
     ``weights_resident`` leaves out constant weights, not a dynamic operand.
     """
     made = _made(demands)
-    tiles: list[tuple[int, int, int]] = []  # longest tail (what its writing takes longer than its reading) first: sorts ascending
+    tiles: list[tuple[int, int, int]] = []  # ascending in the order of reading: negative tail, negative write, read
     writing = 0
     for demand, d in zip(demands, copies, strict=True):
         operand = demand.operand

@@ -243,6 +243,9 @@ def resources(number: int, plan: Plan, chip: Chip, demands: Sequence[Demand]) ->
         if used > limit:
             yield Violation(rule.replace("arrays", "limit"), where, f"uses {used} arrays, the plan's limit is {limit}")
     most = min(plan.compute_limit, chip.arrays - memory)
+    if not chip.modes.switchable and segment.compute_mode != chip.arrays:
+        text = f"{segment.compute_mode} arrays in compute mode on a chip whose {chip.arrays} arrays all are for good"
+        yield Violation("compute-mode", where, text)
     if compute + memory > chip.arrays:
         yield Violation("arrays", where, f"uses {compute} + {memory} arrays, the chip has {chip.arrays}")
     elif compute <= plan.compute_limit and not compute <= segment.compute_mode <= most:

@@ -25,12 +25,24 @@ class Composed:
     operand: bool
 
 
+@dataclass(frozen=True)
+class Lead:
+    """A composed dependence in numbers: chunks of the producer before the first chunk of the consumer (``first``), chunks of the
+    consumer that need the producer's last (``last``), and the operators between on that path."""
+
+    first: int
+    last: int
+    between: tuple[int, ...]
+    operand: bool
+
+
 class Dependences:
     """Composed dependences of a network's operators, each computed once."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._composed: dict[tuple[int, int], Composed | None] = {}
+        self._leads: dict[tuple[int, int], Lead | None] = {}
         self._lengths: dict[tuple[int, int], int] = {}
         self._direct: list[dict[int, list[Read]]] = []
         for operator in network.operators:
@@ -59,6 +71,20 @@ class Dependences:
         if key not in self._composed:
             self._composed[key] = self._compose(before, after)
         return self._composed[key]
+
+    def lead(self, before: int, after: int) -> Lead | None:
+        """The composed dependence of ``after`` on ``before``; None if there is none."""
+        key = (before, after)
+        if key not in self._leads:
+            composed = self.composed(before, after)
+            if composed is None:
+                self._leads[key] = None
+            else:
+                total = self._network.operators[before].chunks
+                last = len(composed.needed) - int(composed.needed.searchsorted(total))
+                first = max(1, int(composed.needed[0]))
+                self._leads[key] = Lead(first, max(1, last), composed.between, composed.operand)
+        return self._leads[key]
 
     def _compose(self, before: int, after: int) -> Composed | None:
         needed: Chunks | None = None

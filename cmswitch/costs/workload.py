@@ -46,6 +46,10 @@ class Workload:
                 pieces.append(Piece(cell.operator, cell.first_block, cell.last_block))
         return tuple(pieces)
 
+    def operators(self, first: int, last: int) -> int:
+        """How many operators the cells ``first`` to ``last`` (exclusive) belong to."""
+        return self.cells[last - 1].operator - self.cells[first].operator + 1
+
     def is_whole(self, piece: Piece) -> bool:
         """Whether the piece is its whole operator."""
         return piece.first_block == 0 and self.is_last(piece)
@@ -89,13 +93,13 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
     """
     limit = chip.arrays if compute_arrays is None else compute_arrays
     if chip.weights_per_row == 0:
-        cells = -(-chip.precision.weight_bits // chip.array.bits_per_cell)
+        slices = -(-chip.precision.weight_bits // chip.array.bits_per_cell)
         raise InfeasibleError(
             "one weight",
-            cells,
+            slices,
             chip.array.columns,
             "columns",
-            f"use at least {cells} columns, more bits per cell, fewer weight bits or binding 'arrays'",
+            f"use at least {slices} columns, more bits per cell, fewer weight bits or binding 'arrays'",
         )
     network = cut_inner(network, chip, limit)
     grids = tuple(footprint(o.product, chip) if o.product else None for o in network.operators)

@@ -43,11 +43,18 @@ class ExactModes:
         self.search, self.pricer, self.chip = search, search.graph.pricer, chip
         self.size = self.pricer.limits.compute + 1
         change = np.arange(self.size)[None, :] - np.arange(self.size)[:, None]
-        distances = [chip.switch_cycles(n, 0) for n in range(self.size)], [chip.switch_cycles(0, n) for n in range(self.size)]
-        self.switch = np.where(change >= 0, np.take(distances[0], np.abs(change)), np.take(distances[1], np.abs(change)))
+        distances = (
+            [chip.switch_cycles(n, 0) for n in range(self.size)],
+            [chip.switch_cycles(0, n) for n in range(self.size)],
+        )
+        self.switch = np.where(
+            change >= 0, np.take(distances[0], np.abs(change)), np.take(distances[1], np.abs(change))
+        )
         self._curves: dict[tuple[int, int], _Curve] = {}
 
-    def run(self, best: Path, best_cost: float, bound: float, gap: float, should_stop: Callable[[], bool]) -> tuple[Path, float]:
+    def run(
+        self, best: Path, best_cost: float, bound: float, gap: float, should_stop: Callable[[], bool]
+    ) -> tuple[Path, float]:
         """The best path (with its modes) and a lower bound on every plan, switches included."""
         while not should_stop() and best_cost - bound > gap * best_cost:
             labels = self.search.labels(best_cost * (1 - gap))

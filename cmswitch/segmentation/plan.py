@@ -22,7 +22,7 @@ class PlannedPiece:
 
 @dataclass(frozen=True)
 class PlannedPlace:
-    """Where a tensor is in a segment: ``bytes`` in the buffer or in ``arrays`` memory-mode arrays, whole or a ``window`` of chunks.
+    """Where a tensor is in a segment: ``bytes`` of the buffer or of ``arrays`` memory-mode arrays: whole, or ``window`` chunks.
 
     ``kept_before`` / ``kept_after``: resident across the cut before / after the segment.
     """

@@ -79,12 +79,14 @@ def find_plan(
         search = Search(KeptGraph(cuts, homes), gap, switch_bound, with_switches, should_stop, on_progress)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
-        if chip.arrays <= MOST_ARRAYS:
+        if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:
             path, bound = ExactModes(search, chip).run(path, path_cost, bound, gap, should_stop)
     if known is not None and path is known.path:
         bound_cycles = min(_bound_cycles(bound), known.plan.predicted_cycles)
         plan = replace(known.plan, schedule=schedule, memory_limit=limits.memory, bound_cycles=bound_cycles)
-        return replace(known, plan=plan, bound=min(bound, float(known.cost)), effort=pricer.effort, edges_considered=considered)
+        return replace(
+            known, plan=plan, bound=min(bound, float(known.cost)), effort=pricer.effort, edges_considered=considered
+        )
     plan, cost = _plan(workload, schedule, limits, pricer, path, bound, resident_weights)
     return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost)
 
@@ -126,9 +128,7 @@ def _plan(
         here = {p.tensor: p for p in chosen if p.where != "main"} | dict(segment.kept)
         before, after = dict(edge.source.kept), dict(edge.target.kept)
         places = tuple(
-            PlannedPlace(
-                t, network.tensors[t].name, p.where, p.arrays, p.bytes, p.window, t in before, t in after
-            )
+            PlannedPlace(t, network.tensors[t].name, p.where, p.arrays, p.bytes, p.window, t in before, t in after)
             for t, p in sorted(here.items())
         )
         cost += exact.total + switch

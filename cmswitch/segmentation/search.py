@@ -112,9 +112,7 @@ class CutGraph:
 
     def unkept(self, path: Path) -> Path:
         """The plan with the cuts of ``path`` in which nothing is kept across them."""
-        edges = [
-            Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges
-        ]
+        edges = [Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges]
         return Path(tuple(edges), path.bound, math.inf)
 
 

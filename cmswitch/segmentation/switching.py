@@ -1,7 +1,7 @@
 """Mode switches on a flat chip: only the number of arrays in compute mode (kappa) matters from segment to segment.
 
 A segment that computes on ``c`` arrays and keeps or places tensors in ``m`` can run at any kappa with
-``c <= kappa <= A - m``. All arrays start in memory mode (kappa = 0).
+``c <= kappa <= A - m``. All arrays start in memory mode (kappa = 0); if they cannot switch, kappa is A for good.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def cheapest_modes(needed: Sequence[tuple[int, int]], chip: hw.Chip) -> tuple[in
     and any other sequence can be projected onto this one without paying more. (With several arrays switched at once a
     batch that is not full is free room, which this rule does not use; the search's exact pass does not assume it.)
     """
+    if not chip.modes.switchable:
+        return (chip.arrays,) * len(needed)
     kappa, sequence = 0, []
     for compute, memory in needed:
         kappa = min(max(kappa, compute), chip.arrays - memory)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import hw
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, VectorWork, Write
 
-SHAPES = ("chain", "residual", "fan-out", "dynamic", "outputs", "vector-head")
+SHAPES = ("chain", "residual", "skip", "fan-out", "dynamic", "outputs", "vector-head")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Sketch:
 def networks(draw: st.DrawFn, largest: int = 4) -> Network:
     """A network of 2 to ``largest`` operators of one of ``SHAPES``."""
     sketch = _Sketch(draw)
-    shape = draw(st.sampled_from(SHAPES if largest > 3 else SHAPES[:1] + SHAPES[3:]))
+    shape = draw(st.sampled_from(SHAPES if largest > 3 else SHAPES[:1] + SHAPES[4:]))
     if shape == "chain":
         tied = "tied" if draw(st.booleans()) else None
         current = 0
@@ -155,6 +155,11 @@ def networks(draw: st.DrawFn, largest: int = 4) -> Network:
         third = sketch.matmul(second, side=first)
         if draw(st.booleans()):
             sketch.vector(third)
+    elif shape == "skip":
+        first = sketch.matmul(0)
+        second = sketch.matmul(first)
+        third = sketch.matmul(second)
+        sketch.vector(first, *([second] if draw(st.booleans()) else []), third)
     elif shape == "fan-out":
         first = sketch.matmul(0)
         left, right = sketch.matmul(first), sketch.matmul(first)

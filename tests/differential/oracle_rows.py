@@ -71,9 +71,7 @@ def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: i
     ]
     if not loaded:
         return Fraction(0)
-    tiles = [
-        tile for s, _ in loaded for tile in zip(s.tile_writes, s.tile_reads, s.tile_reads_from_main, strict=True)
-    ]
+    tiles = [tile for s, _ in loaded for tile in zip(s.tile_writes, s.tile_reads, s.tile_reads_from_main, strict=True)]
     start, end = 0, Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
     for write, read, _ in sorted(tiles, key=lambda tile: (tile[2] - tile[0], -tile[0], tile[1])):
         end = max(end, Fraction(start + read), Fraction(start + write))

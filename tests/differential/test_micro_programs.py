@@ -80,11 +80,11 @@ def test_waves_run_across_the_ends_of_chunks() -> None:
 
 
 def test_chunks_of_unequal_rows() -> None:
-    # 11 rows in 3 chunks: 0-2, 3-6, 7-10; copy = row mod 4; depth 1 + max(1, floor(4 x 3 / 11)) = 2.
-    #   F       0-4          4-8                           14-18 (slot of chunk 0 free when M0 ends, 14)
+    # 11 rows in 3 chunks: 0-2, 3-6, 7-10; copy = row mod 4; depth 2 + ceil(3 x 3 / 11) = 3.
+    #   F       0-4          4-8                           8-12
     #   rows    0,1,2: 4-14  3: 8-18   4,5,6: 14-24        7: 18-28   8,9,10: 24-34
     #   V       14-16        24-26                         34-36
-    #   W       18-19 (F2 has the port)   26-27            36-37
+    #   W       16-17        26-27                         36-37
     # From 4 to 34 the product takes ceil(11/4) = 3 waves. reload of 4 copies by 2 drivers 4 x 16 / 2 = 32, switch of 4 arrays 6.
     only = stage("a", 3, (load("x", 14),), multiply(11, 0, 1, 2, 3), 7, out("y", 4))
     program = network(
@@ -96,7 +96,7 @@ def test_chunks_of_unequal_rows() -> None:
 
 
 def test_more_copies_deepen_the_buffers() -> None:
-    # depth 1 + floor(3 x 6 / 6) = 4 chunks, so four fetches before M0 ends.
+    # depth 2 + ceil(2 x 6 / 6) = 4 chunks, so four fetches before M0 ends.
     #   F   0-2   2-4   4-6    6-8 (4 slots)   12-14 (M0 ends 12)   15-17 (M1 ends 14, asked at 14; W0 asked at 13)
     #   M   2-12  4-14  6-16   12-22           14-24                17-27
     #   V   12-13 14-15 16-17  22-23           24-25                27-28
@@ -106,6 +106,20 @@ def test_more_copies_deepen_the_buffers() -> None:
         segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 48}, outputs={"y": 24}
     )
     expect(6 + 24 + 29, [(0, 6, 24, 29)], program)
+
+
+def test_buffers_hold_one_chunk_more_than_can_be_in_mvms() -> None:
+    # 8 rows in 4 chunks on 3 copies: rows of up to 2 chunks at once; depth 2 + ceil(2 x 4 / 8) = 3, so F2 starts before M0 ends.
+    #   F       0-2          2-4                   4-6                    12-14 (M0 ends 12)
+    #   rows    0,1: 2-12    2: 4-14  3: 12-22     4: 12-22  5: 14-24     6,7: 22-32
+    #   V       12-13        22-23                 24-25                  32-33
+    #   W       14-15        23-24                 25-26                  33-34
+    # With room for 2 chunks F2 would be 12-14, row 4 14-24 and row 7, on the same copy, 24-34.
+    only = stage("a", 4, (load("x", 8),), multiply(8, 0, 1, 2), 4, out("y", 4))
+    program = network(
+        segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 32}, outputs={"y": 16}
+    )
+    expect(6 + 24 + 34, [(0, 6, 24, 34)], program)
 
 
 def test_fetch_bound_pipeline() -> None:

@@ -246,7 +246,7 @@ def problems(draw: st.DrawFn) -> SegmentProblem:
                 rows=rows,
                 row_cycles=draw(st.integers(1, 5)) if copies else 0,
                 copies=copies,
-                depth=1 + max(1, len(copies) * chunks // rows) if copies else 2,
+                depth=2 - (1 - len(copies)) * chunks // rows if copies else 2,
                 vector=draw(st.integers(0, 5)),
                 write=draw(moves(stream=True)),
                 operand=operand,

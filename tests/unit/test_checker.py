@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -272,6 +271,18 @@ def test_chip_that_cannot_switch_has_no_memory_arrays() -> None:
     assert rules(replace(PLAN, chip_sha256=fixed.sha256), CHAIN, fixed) == ["limits"]
 
 
+def test_chip_that_cannot_switch_has_all_arrays_in_compute_mode() -> None:
+    fixed = CHIP.with_changes(**{"modes": {"switchable": False}})
+    segments = [replace(s, places=(), memory_arrays=0) for s in PLAN.segments]
+    plan = replace(PLAN, chip_sha256=fixed.sha256, memory_limit=0)
+    few = replace(plan, segments=(segments[0], replace(segments[1], compute_mode=8)))
+    assert [str(v) for v in check_plan(few, CHAIN, fixed).violations] == [
+        "compute-mode: segment 0: 2 arrays in compute mode on a chip whose 8 arrays all are for good"
+    ]
+    for_good = replace(plan, segments=tuple(replace(s, compute_mode=8, switch=0) for s in segments))
+    assert {"switch", "compute-mode"}.isdisjoint(rules(for_good, CHAIN, fixed))
+
+
 def test_chip_whose_rows_hold_no_weight_has_no_plan() -> None:
     narrow = CHIP.with_changes(**{"array.bits_per_cell": 1})
     assert rules(replace(PLAN, chip_sha256=narrow.sha256), CHAIN, narrow) == ["limits"]
@@ -302,50 +313,6 @@ def test_hole_in_the_life_of_a_kept_tensor() -> None:
 def test_order_of_violations_is_stable() -> None:
     plan = replace(segment(0, execute="1", reload="1", switch=1), predicted_cycles=1, bound_cycles=100)
     assert rules(plan) == ["switch", "reload", "execute", "predicted", "bound"]
-
-
-# -- needs and windows --------------------------------------------------------------------------------------------------
-
-
-def joined(skip: Need, middle: Need = NEXT) -> Callable[[int | None], list[str]]:
-    """Operator a makes p (8 chunks) for m and for the join j, which also reads m's q: rules that a window of p breaks."""
-    chunk = 2
-    make = replace(operator("a", None, [read(0, "side")], [1]), chunks=8)
-    through = replace(operator("m", None, [read(1, "side", middle)], [2]), chunks=8)
-    join = replace(operator("j", None, [read(1, "side", skip), read(2, "side")], [3]), chunks=8)
-    tensors = (Tensor("x", 16, None), Tensor("p", 16, 0), Tensor("q", 16, 1), Tensor("y", 16, 2, True))
-    network = Network("joined", (make, through, join), tensors, 3)
-
-    def broken(window: int | None) -> list[str]:
-        size = 16 if window is None else window * chunk
-        only = PlannedSegment(
-            pieces=tuple(PlannedPiece(i, n, 0, 1, 0) for i, n in enumerate("amj")),
-            places=(PlannedPlace(1, "p", "buffer", 0, size, window, False, False),),
-            compute_arrays=0,
-            memory_arrays=0,
-            compute_mode=0,
-            execute="0",
-            reload="0",
-            switch=0,
-        )
-        plan = replace(PLAN, network="joined", segments=(only,))
-        return [r for r in rules(plan, network) if r not in {"execute", "predicted", "bound"}]
-
-    return broken
-
-
-def test_window_counts_the_skew_of_the_longer_path() -> None:
-    """m needs 3 chunks more than j reads directly: j's first chunk waits for p's 4, and releases one at a time."""
-    broken = joined(NEXT, middle=Need(1, 1, 4, 4))
-    assert broken(5) == ["window"]
-    assert broken(6) == []
-    assert broken(None) == []
-
-
-def test_tensor_that_does_not_stream_is_whole() -> None:
-    broken = joined(Need.whole(8))
-    assert broken(7) == ["window"]
-    assert broken(None) == []
 
 
 # -- operators larger than the chip -------------------------------------------------------------------------------------

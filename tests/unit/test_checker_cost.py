@@ -63,6 +63,36 @@ def test_operand_that_exists_is_reloaded_from_where_it_lives(home: Home | None, 
     assert segment_cost(CHIP, [only], [1], homes, {}, False).reload == reload
 
 
+@pytest.mark.parametrize(
+    ("tiles", "reload"),
+    [
+        # 4 rows are written in 4 cycles; a byte is read in 1.
+        ([(4, 2), (4, 1)], 5),  # tails 2, 3: the second is read 0-1, the first 1-3 and written until 1 + 4
+        ([(1, 1), (4, 3)], 4),  # tails 0, 1: the second is read 0-3 and written until 4, the first 3-4
+        ([(3, 1), (4, 2)], 5),  # tails 2, 2: the second is read 0-2, the first 2-3 and written until 2 + 3
+        ([(4, 1), (1, 8), (3, 1)], 10),  # tails 3, -7, 2: read 0-1, 1-2, 2-10; written until 4, 1 + 3, 10
+    ],
+)
+def test_tiles_are_read_longest_tail_first(tiles: list[tuple[int, int]], reload: int) -> None:
+    """One copy each, with as many drivers as tiles so that writing all does not matter."""
+    chip = CHIP.with_changes(**{"array.arrays_written_at_once": 4})
+    only = demand(0, tiles=tuple(Tile(rows, size) for rows, size in tiles))
+    assert segment_cost(chip, [only], [1], {}, {}, False).reload == reload
+
+
+def test_operand_on_chip_is_read_fast_at_the_place_of_a_slow_one() -> None:
+    """Tiles of an operand in 4 arrays (8 bytes a cycle): (4 rows, 16 bytes) twice, 2 cycles each, and a weight of 3 bytes.
+
+    By main memory's reads (16 and 3 for writes of 4) the weight has a tail of 1 and the operand none: 0-3, 3-5, 5-7, written
+    until 5 + 4.
+    """
+    chip = CHIP.with_changes(**{"array.arrays_written_at_once": 4})
+    operand = demand(0, reads=(moved(1, "operand"),), tiles=(Tile(4, 16), Tile(4, 16)))
+    weight = demand(1, tiles=(Tile(4, 3),))
+    homes = {1: Home("arrays", 4, False)}
+    assert segment_cost(chip, [operand, weight], [1, 1], homes, {}, False).reload == 9
+
+
 def test_resident_weights_are_not_reloaded_but_an_operand_is() -> None:
     operand = demand(0, reads=(moved(1, "operand"),), tiles=(Tile(4, 16),))
     assert segment_cost(CHIP, [operand], [1], {}, {}, True).reload == 16
