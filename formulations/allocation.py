@@ -63,10 +63,8 @@ Expr = Any  # a Pyomo expression or relation: Pyomo has no static types
 LARGEST_TIME = 1e5  # of the least makespan in model units
 
 
-def build_segment_allocation(problem: SegmentProblem, upper: float | None = None) -> pyo.ConcreteModel:
-    """The program of ``problem``; only allocations of at most ``upper`` cycles if that is given.
-
-    ValueError if the problem is not well formed.
+def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
+    """The program of ``problem``. ValueError if the problem is not well formed.
 
     ``model.y[i, d]`` and ``model.z[e, o]`` are the choices; :func:`read_segment_allocation` reads them back.
     """
@@ -91,8 +89,6 @@ def build_segment_allocation(problem: SegmentProblem, upper: float | None = None
         model.add_component(name, constraints)
         for row in rows:
             constraints.add(row)
-    if upper is not None:
-        model.upper = pyo.Constraint(expr=upper / model.unit >= model.T + model.R)
     model.objective = pyo.Objective(expr=model.unit * (model.T + model.R), sense=pyo.minimize)
     return model
 

@@ -68,7 +68,9 @@ class _Needs:
         self.relaxation, self.times, self.tops = relaxation, times, tops
         self.scale = relaxation.scale
         self.least_reload = relaxation.reload_of([0] * relaxation.count)
-        self.least = max(times.makespan + self.least_reload, floor(shared_bound(problem, relaxation.ideal) * self.scale))
+        self.least = max(
+            times.makespan + self.least_reload, floor(shared_bound(problem, relaxation.ideal) * self.scale)
+        )
         self.paths = paths(relaxation, times, *relaxation.tails(box, times))
 
     def refute(self, target: int) -> bool:

@@ -81,7 +81,12 @@ def saturation(problem: SegmentProblem) -> Saturation:
         done.append(Fraction(work, scale))
     inner = {dep.before for dep in problem.dependences}
     ends = tuple(
-        (dep, Fraction(min(dep.last, stages[dep.after].chunks) * stages[dep.after].vector_cycles, stages[dep.after].chunks))
+        (
+            dep,
+            Fraction(
+                min(dep.last, stages[dep.after].chunks) * stages[dep.after].vector_cycles, stages[dep.after].chunks
+            ),
+        )
         for dep in problem.dependences
         if dep.after not in inner and not dep.between and not dep.operand
     )

@@ -74,8 +74,12 @@ def shared_bound(problem: SegmentProblem, ideal: Saturation) -> float:
     vector = sum(stage.vector_cycles for stage in stages)
     if vector:
         drains = [drain(dep).longer(-float(rest)) for dep, rest in ideal.ends] or [_Path()]
-        paths += [s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains]
-    one_copy = sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_ports
+        paths += [
+            s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains
+        ]
+    one_copy = (
+        sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_ports
+    )
     spare = problem.compute_arrays - sum(stage.arrays for stage in stages)
     least_reload = max(float(problem.reload_cycles), one_copy)
     best = 0.0

@@ -58,7 +58,9 @@ class Effort:
 class Pricer:
     """Prices the segments of one workload under ``limits``, by content."""
 
-    def __init__(self, workload: Workload, limits: Limits, allocator: Allocator, resident_weights: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, limits: Limits, allocator: Allocator, resident_weights: bool = False
+    ) -> None:
         self.workload, self.limits = workload, limits
         self.builder = SegmentBuilder(workload)
         self.effort = Effort()
@@ -140,5 +142,7 @@ class Pricer:
     def _problem(self, price: Price) -> SegmentProblem:
         first, last, kept = price.representative
         if kept is None:
-            return self.builder.build(first, last, {}, self.limits, self._reload_free(first, last), relaxed=True).problem
+            return self.builder.build(
+                first, last, {}, self.limits, self._reload_free(first, last), relaxed=True
+            ).problem
         return self.segment(first, last, kept, price.limits).problem

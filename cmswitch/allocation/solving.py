@@ -45,11 +45,13 @@ class Allocator:
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
         """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).
 
+        HiGHS is not told of ``upper``: proving that nothing is slightly better takes it longer than solving.
+
         Raises:
             SolverError: the backend failed.
         """
         if self.solver == "highs":
-            return self._highs(problem, should_stop, upper, None)
+            return self._highs(problem, should_stop, None)
         found = solve_segment(
             problem,
             gap=self.gap,
@@ -59,17 +61,15 @@ class Allocator:
         )
         solution = Solution(found.allocation, found.cost, float(found.bound))
         if found.termination == "node_limit" and not should_stop():
-            return self._highs(problem, should_stop, upper, solution)
+            return self._highs(problem, should_stop, solution)
         return solution
 
-    def _highs(
-        self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float, start: Solution | None
-    ) -> Solution:
+    def _highs(self, problem: SegmentProblem, should_stop: Callable[[], bool], start: Solution | None) -> Solution:
         """Solve with HiGHS, from the allocation and the bound of ``start``."""
         from formulations import allocation_start, build_segment_allocation, read_segment_allocation
         from solvers import Termination, solve
 
-        model = build_segment_allocation(problem, None if math.isinf(upper) else upper)
+        model = build_segment_allocation(problem)
         warm = (
             allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
         )
@@ -92,7 +92,7 @@ class Allocator:
         if best is not None and best.exact is not None:
             return Solution(best.allocation, best.exact, min(bound, float(best.exact.total)))
         if result.termination is Termination.INFEASIBLE:
-            return Solution(None, None, upper)
+            return Solution(None, None, math.inf)
         if result.termination is Termination.INTERRUPTED or should_stop():
             return Solution(None, None, bound)
         raise SolverError(

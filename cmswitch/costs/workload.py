@@ -21,7 +21,6 @@ class Piece:
     A cell, the smallest thing that a segment holds, is a whole operator, or some blocks of one larger than the chip.
     """
 
-
     operator: int
     first_block: int
     last_block: int
@@ -133,9 +132,7 @@ def cut_inner(network: Network, chip: hw.Chip, limit: int) -> Network:
     if len(operators) == len(network.operators):
         return network
     old = len(network.tensors)
-    tensors[:old] = [
-        t if t.producer is None else replace(t, producer=position[t.producer]) for t in network.tensors
-    ]
+    tensors[:old] = [t if t.producer is None else replace(t, producer=position[t.producer]) for t in network.tensors]
     return replace(network, operators=tuple(operators), tensors=tuple(tensors))
 
 
@@ -168,7 +165,11 @@ def _inner_parts(
     for number, start in enumerate(starts):
         inner = min(size, product.inner - start)
         last = number == len(starts) - 1
-        reads = [_share(r, inner, product.inner) if r.role != "side" else r for r in operator.reads if last or r.role != "side"]
+        reads = [
+            _share(r, inner, product.inner) if r.role != "side" else r
+            for r in operator.reads
+            if last or r.role != "side"
+        ]
         if number:
             need = Need(1, 1, 1, 1)
             reads.append(Read(len(tensors) - 1, "side", accumulator, accumulator, need))

@@ -46,7 +46,12 @@ def _feed_forward(maker: Maker, name: str, data: str, width: int, hidden: int) -
 
 def bert_large() -> onnx.ModelProto:
     """BERT-large: 24 layers of width 1024 with 16 heads, normalisation after each sum; embeddings, no pooler."""
-    maker, width, hidden = Maker("bert-large"), 1024, 4096
+    return bert("bert-large", 24)
+
+
+def bert(name: str, layers: int) -> onnx.ModelProto:
+    """An encoder called ``name`` that has ``layers`` of BERT-large's layers, after its embeddings."""
+    maker, width, hidden = Maker(name), 1024, 4096
     tokens = maker.input("input_ids", ["batch", "seq"], integer=True)
     types = maker.input("token_type_ids", ["batch", "seq"], integer=True)
     attended = maker.input("attention_mask", ["batch", "seq"])
@@ -63,12 +68,12 @@ def bert_large() -> onnx.ModelProto:
     places = maker.node("Slice", "embeddings.position", table, "embeddings.start", length, "embeddings.axis")
     data = maker.node("Add", "embeddings.add1", words, kinds)
     data = _norm(maker, "embeddings.norm", maker.node("Add", "embeddings.add2", data, places), width)
-    for layer in range(24):
-        name = f"layer{layer}"
-        attention = _attention(maker, f"{name}.attention", data, width, 16, mask)
-        data = _norm(maker, f"{name}.norm1", maker.node("Add", f"{name}.add1", attention, data), width)
-        forward = _feed_forward(maker, f"{name}.feedforward", data, width, hidden)
-        data = _norm(maker, f"{name}.norm2", maker.node("Add", f"{name}.add2", forward, data), width)
+    for number in range(layers):
+        layer = f"layer{number}"
+        attention = _attention(maker, f"{layer}.attention", data, width, 16, mask)
+        data = _norm(maker, f"{layer}.norm1", maker.node("Add", f"{layer}.add1", attention, data), width)
+        forward = _feed_forward(maker, f"{layer}.feedforward", data, width, hidden)
+        data = _norm(maker, f"{layer}.norm2", maker.node("Add", f"{layer}.add2", forward, data), width)
     return maker.model(data)
 
 

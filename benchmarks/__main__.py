@@ -1,0 +1,79 @@
+"""``python -m benchmarks NAME``: measure, print a table, write ``NAME.json`` and ``NAME.png``.
+
+Exit codes: 0 done; 1 a line fails or has no result; 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hw
+from benchmarks import accuracy, compile_time, networks, sensitivity
+from benchmarks.networks import UsageError
+from benchmarks.record import record, write_plot
+from benchmarks.settings import Outcome, Settings
+from cmswitch.options import seconds
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How to run one, and what it measures unless told otherwise."""
+
+    run: Callable[[Settings], Outcome]
+    networks: Sequence[str]
+    chips: Sequence[str]
+
+
+BENCHMARKS = {
+    "accuracy": Benchmark(accuracy.run, networks.NAMES, networks.CHIPS),
+    "compile_time": Benchmark(compile_time.run, networks.NAMES, networks.CHIPS[:1]),
+    "sensitivity": Benchmark(sensitivity.run, sensitivity.NETWORKS, networks.CHIPS[:1]),
+}
+TIME_LIMIT, QUICK_TIME_LIMIT = 60.0, 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark (default: of ``sys.argv``) and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False, description=__doc__)
+    add = parser.add_argument
+    add("name", choices=BENCHMARKS, help="what to measure")
+    add("--networks", nargs="+", metavar="NAME", help=f"of: {', '.join(networks.NAMES)}; or paths of ONNX files")
+    add(
+        "--chips",
+        nargs="+",
+        metavar="CHIP",
+        help=f"presets or chip files (default: some of {', '.join(networks.CHIPS)})",
+    )
+    add("--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="(default: benchmarks/results)")
+    add("--time-limit", type=seconds, metavar="S", help=f"seconds for each compilation (default: {TIME_LIMIT:g})")
+    add("--quick", action="store_true", help="few networks, few points, short time limit: does it work at all?")
+    given = parser.parse_args(arguments)
+    chosen = BENCHMARKS[given.name]
+    names = given.networks or (networks.QUICK if given.quick else chosen.networks)
+    try:
+        for chip in given.chips or ():
+            hw.load_chip(chip)
+        settings = Settings(
+            cases=networks.find_cases(names),
+            chips=given.chips or (chosen.chips[:1] if given.quick else chosen.chips),
+            time_limit=given.time_limit or (QUICK_TIME_LIMIT if given.quick else TIME_LIMIT),
+            quick=given.quick,
+        )
+        outcome = chosen.run(settings)
+    except (UsageError, hw.ChipError) as error:
+        parser.error(str(error))
+    parameters = {**settings.parameters, **outcome.parameters}
+    given.out.mkdir(parents=True, exist_ok=True)
+    text = record(given.name, settings.seed, parameters, outcome.rows, outcome.summary)
+    (given.out / f"{given.name}.json").write_text(text, encoding="utf-8")
+    write_plot(given.out / f"{given.name}.png", outcome.plot_size, outcome.draw)
+    print(outcome.text, end="")
+    return 1 if outcome.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

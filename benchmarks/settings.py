@@ -1,0 +1,63 @@
+"""What every benchmark is told, and what it gives back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from benchmarks.networks import Case
+from benchmarks.record import Row
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure. ``time_limit`` is in seconds for each compilation; ``quick``: only enough to see that it works."""
+
+    cases: Sequence[Case]
+    chips: Sequence[str]
+    time_limit: float
+    quick: bool
+    seed: int = 0
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The settings as a record states them."""
+        return {
+            "networks": [case.name for case in self.cases],
+            "chips": list(self.chips),
+            "time_limit": self.time_limit,
+            "quick": self.quick,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A benchmark's result: rows and a summary for the record, ``text`` for people, a plot.
+
+    ``parameters`` come on top of the settings; ``failed``: a line does not hold what it has to.
+    """
+
+    rows: Sequence[Row]
+    summary: Row
+    text: str
+    plot_size: tuple[float, float]
+    draw: Callable[[Any], None]
+    failed: bool
+    parameters: Row
+
+
+def announced(benchmark: str, items: Sequence[T], describe: Callable[[T], str]) -> Iterator[T]:
+    """The items, each announced on stderr."""
+    for number, item in enumerate(items, 1):
+        print(f"{benchmark} [{number}/{len(items)}] {describe(item)}", file=sys.stderr, flush=True)
+        yield item
+
+
+def average(values: Iterable[float]) -> float | None:
+    """The mean; None of nothing."""
+    found = list(values)
+    return sum(found) / len(found) if found else None
