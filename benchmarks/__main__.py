@@ -6,10 +6,12 @@ Exit codes: 0 done; 1 a line fails or has no result; 2 usage.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import hw
 from benchmarks import accuracy, compile_time, networks, sensitivity
@@ -63,11 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             time_limit=given.time_limit or (QUICK_TIME_LIMIT if given.quick else TIME_LIMIT),
             quick=given.quick,
         )
+        given.out.mkdir(parents=True, exist_ok=True)  # before the work: a run may take an hour
         outcome = chosen.run(settings)
-    except (UsageError, hw.ChipError) as error:
+    except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
         parser.error(str(error))
     parameters = {**settings.parameters, **outcome.parameters}
-    given.out.mkdir(parents=True, exist_ok=True)
     text = record(given.name, settings.seed, parameters, outcome.rows, outcome.summary)
     (given.out / f"{given.name}.json").write_text(text, encoding="utf-8")
     write_plot(given.out / f"{given.name}.png", outcome.plot_size, outcome.draw)
@@ -75,5 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if outcome.failed else 0
 
 
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave by an exception, so that the process being measured is stopped too."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(main())

@@ -14,7 +14,7 @@ from formulations.evaluate import SegmentCost, evaluate
 from formulations.segment import Dependence, Placement, SegmentAllocation, SegmentProblem, StageData, Use
 
 if TYPE_CHECKING:
-    from formulations.allocation import allocation_start, build_segment_allocation, read_segment_allocation
+    from formulations.allocation import allocation_start, build_segment_allocation, read_segment_allocation, relax_segment_allocation
 
 __all__ = [
     "Dependence",
@@ -30,6 +30,7 @@ __all__ = [
     "evaluate",
     "lower_bound",
     "read_segment_allocation",
+    "relax_segment_allocation",
     "solve_segment",
 ]
 
@@ -37,6 +38,7 @@ _NEEDS_PYOMO = {
     "allocation_start": "formulations.allocation",
     "build_segment_allocation": "formulations.allocation",
     "read_segment_allocation": "formulations.allocation",
+    "relax_segment_allocation": "formulations.allocation",
 }
 
 

@@ -93,6 +93,14 @@ def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
     return model
 
 
+def relax_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
+    """The program of ``problem`` without integrality: a linear program whose optimum bounds it from below, usually closely."""
+    model = build_segment_allocation(problem)
+    for choice in (*model.y.values(), *model.z.values()):
+        choice.domain = pyo.UnitInterval
+    return model
+
+
 def read_segment_allocation(model: pyo.ConcreteModel, problem: SegmentProblem) -> SegmentAllocation:
     """The choice that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
     if any(var.value is None for var in model.y.values()):

@@ -14,6 +14,9 @@ from cmswitch.costs.workload import Workload
 from formulations import SegmentAllocation, SegmentProblem, lower_bound
 from formulations.evaluate import SegmentCost
 
+SHORT_SEGMENT = 8
+"""Up to this many operators the combinatorial bound and solver are quick; longer segments are also bounded by linear programming."""
+
 QUICKLY_BOUNDED = 12
 """Segments of more operators start from the bound of each operator alone and are bounded better when a path needs them."""
 
@@ -32,7 +35,8 @@ class Price:
     representative: tuple[int, int, Kept | None]
     limits: Limits
     bound: float
-    tightened: bool = False
+    tightenings: int = 0
+    tight: bool = False
     solved: bool = False
     cost: float = math.inf
     exact: SegmentCost | None = None
@@ -111,12 +115,22 @@ class Pricer:
         return price
 
     def tighten(self, price: Price) -> None:
-        """Raise an unsolved price's bound by the cheap bound of its own program."""
+        """Raise an unsolved price's bound: by the cheap bound, and where that is loose (long segments) by the linear program.
+
+        Afterwards the price may be ``tight``: nothing short of solving raises it further.
+        """
         start = time.process_time()
         self.effort.bounds_computed += 1
-        price.bound = max(price.bound, float(lower_bound(self._problem(price))))
-        price.tightened = True
-        self.effort.build += time.process_time() - start
+        problem = self._problem(price)
+        if price.tightenings == 0:
+            price.bound = max(price.bound, float(lower_bound(problem)))
+            self.effort.build += time.process_time() - start
+        else:
+            price.bound = max(price.bound, self._allocator.linear_bound(problem))
+            self.effort.solve += time.process_time() - start
+        price.tightenings += 1
+        linear = self._allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT
+        price.tight = price.tightenings > linear or math.isinf(price.bound)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """Solve a price's program, or prove that it costs at least ``upper`` cycles.
@@ -131,7 +145,7 @@ class Pricer:
         self.effort.solve += time.process_time() - built
         self.effort.programs_solved += 1
         price.bound = max(price.bound, solution.bound)
-        price.tightened = True
+        price.tight = True
         if solution.exact is None and not math.isinf(solution.bound):
             return
         price.allocation, price.exact = solution.allocation, solution.exact

@@ -15,6 +15,9 @@ from formulations.evaluate import SegmentCost
 COMBINATORIAL_NODES = 600
 """Nodes, divided by the operators of the segment, after which ``auto`` hands it from the combinatorial solver to HiGHS."""
 
+LINEAR_TOLERANCE = 1e-6
+"""Relative; HiGHS keeps rows and reduced costs to 1e-7."""
+
 SolverName = Literal["auto", "combinatorial", "highs"]
 SOLVERS: tuple[SolverName, ...] = ("auto", "combinatorial", "highs")
 
@@ -41,6 +44,16 @@ class Allocator:
         """Refuse an unknown solver."""
         if self.solver not in SOLVERS:
             raise InputError(f"unknown solver '{self.solver}'{nearest(self.solver, SOLVERS)}")
+
+    def linear_bound(self, problem: SegmentProblem) -> float:
+        """The optimum of the program without integrality, less a margin for the tolerances of the linear solver."""
+        from formulations import relax_segment_allocation
+        from solvers import solve
+
+        result = solve(relax_segment_allocation(problem), solver="highs", threads=self.threads, seed=self.seed)
+        if result.bound is None:
+            return 0.0
+        return result.bound * (1 - LINEAR_TOLERANCE)
 
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
         """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).

@@ -261,11 +261,11 @@ class Search:
             open_edges = [e for e in walk(labels, by_bound=True).edges if not e.price.solved]
             if not open_edges:
                 break
-            loose = [e for e in open_edges if not e.price.tightened]
+            loose = {id(e.price): e.price for e in open_edges if not e.price.tight}
             if loose:
-                for edge in loose:
-                    if not edge.price.tightened:
-                        pricer.tighten(edge.price)
+                for price in loose.values():
+                    if not self.should_stop():
+                        pricer.tighten(price)
                 continue
             after = self._look_ahead(labels)
             cutoff = best_cost * (1 - self.gap) - self.switch_bound

@@ -41,7 +41,7 @@ def streams(draw: st.DrawFn) -> Network:
     return Network("streams", tuple(operators), (Tensor("input", 40, None), *made), len(operators))
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(streams())
 def test_windows_are_the_same(network: Network) -> None:
     chip = hw.load_chip("dynaplasia")
@@ -64,7 +64,9 @@ def products(draw: st.DrawFn) -> Network:
     first operator."""
     count = draw(st.integers(1, 4))
     operators = [
-        Operator("o0", ("n0",), None, 1, (Read(0, "side", 8, 8, Need.whole(1)),), (VectorWork("v", "add", 8),), (Write(1),))
+        Operator(
+            "o0", ("n0",), None, 1, (Read(0, "side", 8, 8, Need.whole(1)),), (VectorWork("v", "add", 8),), (Write(1),)
+        )
     ]
     for index in range(1, count + 1):
         inner, columns, dynamic = draw(st.integers(1, 14)), draw(st.integers(1, 5)), draw(st.booleans())
@@ -77,7 +79,7 @@ def products(draw: st.DrawFn) -> Network:
     return Network("products", tuple(operators), (Tensor("input", 8, None), *made), len(operators))
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(
     products(),
     chips(),
