@@ -8,7 +8,7 @@ Data (integers; cycles over all chunks)
     the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays,
     use_{i,eo,p,action} traffic (action: fetch, write, operand)
 Variables
-    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i operand writing,
+    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i writing and r_i end of writing of an operand,
     T makespan, H, Q idle time of a saturated vector unit at the start and end, R reload
 
     minimise  T + R                                                                                     [cycles]
@@ -26,8 +26,9 @@ Variables
          for every dependence k -> j, m over the stages between:
              s_j >= s_k + lambda_k + (first - 1)/C_k L_k + sum_m lambda_m
              f_j >= f_k + sum_m lambda_m + lambda_j + (last - 1)/C_j L_j
-         for every dynamic operand k -> j instead:  s_j >= f_k + g_j ,  g_j >= operand_{j,p} ,
-             g_j >= sum_d max(w_j, ceil(W_j d / P)) y_jd
+         for every dynamic operand k -> j instead, w_j(d) = max(w_j, ceil(W_j d / P)) the time on the write drivers, which take
+         one operand after another (i the one before j):
+             s_j >= r_j ,  r_j >= f_k + g_j ,  r_j >= r_i + sum_d w_j(d) y_jd ,  g_j >= operand_{j,p} ,  g_j >= sum_d w_j(d) y_jd
     (9)  T >= f_i ;  T >= sum of all traffic of p, for every port p ;  T >= sum_i V_i + H + Q  (if any V_i > 0), where the
          vector unit idles while the pipeline fills, H >= fetch_1/C_1 + c_1 ,  H >= s_j - done_j  for every j , and while its last
          stages drain, Q >= lambda_j + (last - 1)/C_j L_j - rest_j  for their direct dependences. done_j is the vector work that
@@ -141,7 +142,7 @@ def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
     model.z = pyo.Var(
         [(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary
     )
-    for name in ("L", "latency_of", "fetched", "written", "s", "f", "g"):
+    for name in ("L", "latency_of", "fetched", "written", "s", "f", "g", "r"):
         model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
     model.T = pyo.Var(domain=pyo.NonNegativeReals)
     for name in ("R", "H", "Q"):
@@ -268,14 +269,20 @@ def _operands(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) 
     """(8) third part: dynamic operands that arise in the segment."""
     written = pipeline(problem).operands
     for dep in written:
-        yield model.s[dep.after] >= model.f[dep.before] + model.g[dep.after]
+        yield model.r[dep.after] >= model.f[dep.before] + model.g[dep.after]
+    previous = None
     for j in sorted({dep.after for dep in written}):
         for port in loads.ports:
             if (load := loads.of(port, {j}, ("operand",))) is not None:
                 yield model.g[j] >= load
-        yield model.g[j] >= _by_copies(
+        writing = _by_copies(
             model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_ports)
         )
+        yield model.g[j] >= writing
+        yield model.s[j] >= model.r[j]
+        if previous is not None:
+            yield model.r[j] >= model.r[previous] + writing
+        previous = j
 
 
 def _makespan(model: pyo.ConcreteModel) -> Iterator[Expr]:

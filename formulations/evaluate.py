@@ -102,6 +102,7 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
         busy.append(max(mvm_cycles(stages[i], copies[i]), stages[i].vector_cycles, *ports, 0))
         wait.append(Fraction(longest(i, "fetch"), stages[i].chunks) + first_chunk_cycles(stages[i], copies[i]))
         latency.append(wait[i] + Fraction(stages[i].vector_cycles + longest(i, "write"), stages[i].chunks))
+    drivers_free = Fraction(0)
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j in span:
@@ -113,7 +114,8 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
             k = dep.before
             if dep.operand:
                 writing = operand_write_cycles(stages[j], copies[j], problem.write_ports)
-                begins.append(finish[k] + max(writing, longest(j, "operand")))
+                drivers_free = max(drivers_free + writing, finish[k] + max(writing, longest(j, "operand")))
+                begins.append(drivers_free)
             else:
                 via = sum((latency[m] for m in dep.between), Fraction(0))
                 begins.append(start[k] + latency[k] + Fraction((dep.first - 1) * busy[k], stages[k].chunks) + via)

@@ -182,7 +182,7 @@ class Relaxation:
                         floor[a] = t[6 + a]
         moved, other, main, buffer = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
         busy, latency, start, finish = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
-        makespan = head = tail = 0
+        makespan = head = tail = drivers_free = 0
         for j in span:
             fm, wm, om, fb, wb, ob = loads[j]
             f, w, o, b = floors[j]
@@ -204,7 +204,9 @@ class Relaxation:
                     begin = t_k
             if self.operands[j]:
                 writing = max(self.writing[j][box.low[j]], self.scale * max(om, ob, o))
-                begin = max(begin, writing + max(finish[k] for k in self.operands[j]))
+                after = max(finish[k] for k in self.operands[j])
+                drivers_free = max(drivers_free + self.writing[j][box.low[j]], after + writing)
+                begin = max(begin, drivers_free)
             end = begin + latency_j + busy_j * (self.scale - self.share_of_chunk[j])
             for k, weight, between in self.finishes[j]:
                 t_k = finish[k] + latency_j + weight * busy_j
@@ -237,6 +239,7 @@ class Relaxation:
         after_start = [max(0, vector + times.tail - done) if vector else 0 for done in self.done]
         after_finish = [0] * self.count
         busy, latency = times.busy, times.latency
+        after_written = 0  # from the end of writing an operand, the drivers still having the later ones to write
         for j in reversed(range(self.count)):
             own = latency[j] + busy[j] * (self.scale - self.share_of_chunk[j]) + after_finish[j]
             if own > after_start[j]:
@@ -249,8 +252,11 @@ class Relaxation:
                 t_k = sum(latency[m] for m in between) + latency[j] + weight * busy[j] + after_finish[j]
                 if t_k > after_finish[k]:
                     after_finish[k] = t_k
-            for k in self.operands[j]:
-                after_finish[k] = max(after_finish[k], self.writing[j][box.low[j]] + after_start[j])
+            if self.operands[j]:
+                writing = self.writing[j][box.low[j]]
+                after_written = writing + max(after_start[j], after_written)
+                for k in self.operands[j]:
+                    after_finish[k] = max(after_finish[k], after_written)
         return after_start, after_finish
 
     def exact(self, options: list[int], placements: list[int]) -> int | None:

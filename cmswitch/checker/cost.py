@@ -102,6 +102,7 @@ def _makespan(
     latency: list[Fraction] = []
     start: list[Fraction] = []
     finish: list[Fraction] = []
+    drivers_free = Fraction(0)
     for j, demand in enumerate(demands):
         own = [f for f in flows if f.stage == j]
         busy.append(_busy(demand, copies[j], own, flows))
@@ -115,9 +116,11 @@ def _makespan(
             if lead is None:
                 continue
             if lead.operand:
-                begin = max(
-                    begin, finish[before] + max(_operand_writing(chip, demand, copies[j]), _longest(own, "operand"))
+                writing = _operand_writing(chip, demand, copies[j])
+                drivers_free = max(
+                    drivers_free + writing, finish[before] + max(writing, _longest(own, "operand"))
                 )
+                begin = max(begin, drivers_free)
                 continue
             on_the_way = sum((latency[stage_of[m]] for m in lead.between), Fraction(0))
             first, last = _first(lead), _last(lead, earlier)

@@ -104,6 +104,7 @@ def execute_cycles(
         latency.append(before_vector[i] + Fraction(stage.vector_cycles + write, stage.chunks))
     start: list[Fraction] = []
     finish: list[Fraction] = []
+    written = Fraction(0)  # end of writing the operands so far: the write drivers take one after another
     for j, (stage, d) in enumerate(zip(stages, copies, strict=True)):
         begin = end = Fraction(0)
         for wait in waits:
@@ -113,7 +114,8 @@ def execute_cycles(
             if wait.operand:
                 writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_ports))
                 reading = max((load(port, ("operand",), j) for port in ports), default=0)
-                begin = max(begin, finish[k] + max(writing, reading))
+                written = max(written + writing, finish[k] + max(writing, reading))
+                begin = max(begin, written)
             else:
                 between = sum((latency[m] for m in wait.between), Fraction(0))
                 begin = max(

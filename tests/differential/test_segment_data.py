@@ -11,16 +11,29 @@ import hw
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.checker.cost import Home, segment_cost
 from cmswitch.checker.demand import blocks_of, demand_of
-from cmswitch.checker.leads import least_window, leads_of
+from cmswitch.checker.leads import leads_of, least_window
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, VectorWork, Write
-from tests.differential.network_strategies import chips
 from tests.differential.oracle import PlanSpace, Run
 from tests.differential.oracle_rows import reload_cycles
 
 ROOMY = 1 << 20
-"""As many write drivers, or as large a limit of arrays, as nothing here reaches."""
+"""More write drivers than there are arrays."""
+
+CHIP = hw.load_chip("dynaplasia").with_changes(
+    **{
+        "arrays_per_core": 1024,
+        "precision.weight_bits": 4,
+        "array.rows": 12,
+        "array.columns": 16,
+        "array.max_active_rows": 12,
+        "array.arrays_written_at_once": ROOMY,
+        "buffer.bandwidth": 4,
+        "modes.bandwidth": 2,
+    }
+)
+"""Tiles of up to 12 rows of 4 half-byte weights."""
 
 
 @st.composite
@@ -44,8 +57,7 @@ def streams(draw: st.DrawFn) -> Network:
 @settings(max_examples=100)
 @given(streams())
 def test_windows_are_the_same(network: Network) -> None:
-    chip = hw.load_chip("dynaplasia")
-    space, dependences = PlanSpace(network, chip, 1, 0), Dependences(network)
+    space, dependences = PlanSpace(network, CHIP, 1, 0), Dependences(network)
     leads = leads_of(network, range(len(network.operators)))
     for tensor, readers in enumerate(network.consumers):
         if tensor and readers:
@@ -69,7 +81,7 @@ def products(draw: st.DrawFn) -> Network:
         )
     ]
     for index in range(1, count + 1):
-        inner, columns, dynamic = draw(st.integers(1, 14)), draw(st.integers(1, 5)), draw(st.booleans())
+        inner, columns, dynamic = draw(st.integers(1, 14)), draw(st.integers(1, 5)), draw(st.integers(0, 2)) == 0
         product = MatrixProduct(1, inner, columns, 1, None if dynamic else f"w{index}")
         reads = [Read(0, "matrix", inner, inner, Need.whole(1))]
         if dynamic:
@@ -79,32 +91,23 @@ def products(draw: st.DrawFn) -> Network:
     return Network("products", tuple(operators), (Tensor("input", 8, None), *made), len(operators))
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(
     products(),
-    chips(),
-    st.sampled_from([1, 2, 5, 9]),
-    st.sampled_from(["0.5", "2.5", "8"]),
+    st.sampled_from([1, 3, 5]),
+    st.sampled_from(["0.5", "1", "4"]),
     st.sampled_from(["main", "buffer", "arrays"]),
     st.booleans(),
 )
 def test_reloads_of_one_copy_are_the_same(
     network: Network,
-    chip: hw.Chip,
     write_cycles: int,
     bandwidth: str,
     home: Literal["main", "buffer", "arrays"],
     resident: bool,
 ) -> None:
     """All products in one segment, the first operator before it: its output is an operand that exists already."""
-    chip = chip.with_changes(
-        **{
-            "arrays_per_core": 1024,
-            "array.write_cycles_per_row": write_cycles,
-            "array.arrays_written_at_once": ROOMY,
-            "main_memory.bandwidth": bandwidth,
-        }
-    )
+    chip = CHIP.with_changes(**{"array.write_cycles_per_row": write_cycles, "main_memory.bandwidth": bandwidth})
     workload = build_workload(network, chip)
     cells, limits = len(workload.cells), Limits(chip.arrays, chip.arrays)
     read = any(r.tensor == 1 for o in network.operators for r in o.reads)

@@ -134,11 +134,6 @@ def test_a_negative_limit_leaves_nothing_even_if_nothing_takes_such_room(limit: 
     assert lower_bound(full) == float("inf")
 
 
-def test_only_allocations_up_to_a_limit() -> None:
-    assert solve(build_segment_allocation(PAIR, upper=83)).objective == pytest.approx(83)
-    assert solve(build_segment_allocation(PAIR, upper=82.5)).termination is Termination.INFEASIBLE
-
-
 def test_search_modes() -> None:
     best = solve_segment(PAIR)
     assert best.cost is not None and best.bound == best.cost.total == 83 and best.gap == 0
