@@ -22,6 +22,9 @@ from cmswitch.simulator import Timing, simulate
 
 Schedule = Literal["dual-mode", "all-compute", "static"]
 SCHEDULES: tuple[Schedule, ...] = ("dual-mode", "all-compute", "static")
+SEARCH_SHARE = 0.999
+"""Share of the gap at which the search stops, so that rounding does not carry the result over it."""
+
 STATIC_SPLITS = 8
 """``static`` tries every split of the arrays into this many equal parts and keeps the fastest."""
 
@@ -190,7 +193,7 @@ def _search(
             schedule,
             limits,
             allocator,
-            options.gap,
+            options.gap * SEARCH_SHARE,
             stop,
             options.weights == "resident",
             None if progress is None else lambda cost, bound: progress(schedule, cost, bound),

@@ -14,7 +14,12 @@ from formulations.evaluate import SegmentCost, evaluate
 from formulations.segment import Dependence, Placement, SegmentAllocation, SegmentProblem, StageData, Use
 
 if TYPE_CHECKING:
-    from formulations.allocation import allocation_start, build_segment_allocation, read_segment_allocation, relax_segment_allocation
+    from formulations.allocation import (
+        allocation_start,
+        build_segment_allocation,
+        read_segment_allocation,
+        relax_segment_allocation,
+    )
 
 __all__ = [
     "Dependence",

@@ -275,9 +275,7 @@ def _operands(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) 
         for port in loads.ports:
             if (load := loads.of(port, {j}, ("operand",))) is not None:
                 yield model.g[j] >= load
-        writing = _by_copies(
-            model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_ports)
-        )
+        writing = _by_copies(model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_ports))
         yield model.g[j] >= writing
         yield model.s[j] >= model.r[j]
         if previous is not None:

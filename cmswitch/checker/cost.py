@@ -117,9 +117,7 @@ def _makespan(
                 continue
             if lead.operand:
                 writing = _operand_writing(chip, demand, copies[j])
-                drivers_free = max(
-                    drivers_free + writing, finish[before] + max(writing, _longest(own, "operand"))
-                )
+                drivers_free = max(drivers_free + writing, finish[before] + max(writing, _longest(own, "operand")))
                 begin = max(begin, drivers_free)
                 continue
             on_the_way = sum((latency[stage_of[m]] for m in lead.between), Fraction(0))
