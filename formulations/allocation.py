@@ -8,7 +8,8 @@ Data (integers; cycles over all chunks)
     the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays,
     use_{i,eo,p,action} traffic (action: fetch, write, operand)
 Variables
-    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish, g_i writing and r_i end of writing of an operand,
+    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish,
+    g_i writing and r_i end of writing of an operand,
     T makespan, H, Q idle time of a saturated vector unit at the start and end, R reload
 
     minimise  T + R                                                                                     [cycles]

@@ -15,7 +15,7 @@ from formulations import SegmentAllocation, SegmentProblem, lower_bound
 from formulations.evaluate import SegmentCost
 
 SHORT_SEGMENT = 8
-"""Up to this many operators the combinatorial bound and solver are quick; longer segments are also bounded by linear programming."""
+"""Up to this many operators the combinatorial bound is good; longer segments are also bounded by linear programming."""
 
 QUICKLY_BOUNDED = 12
 """Segments of more operators start from the bound of each operator alone and are bounded better when a path needs them."""
@@ -86,18 +86,23 @@ class Pricer:
     def _reload_free(self, first: int, last: int) -> bool:
         return self._resident_weights and first == 0 and last == len(self.workload.cells)
 
-    def relaxed(self, first: int, last: int) -> Price:
-        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together."""
+    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
+        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together.
+
+        In a ``hurry`` its first bound is the one of each operator alone.
+        """
         key = (*self._keys.key(first, last, {}), self._reload_free(first, last))
         price = self._relaxed.get(key)
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
             if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
-                if self._reload_free(first, last) or self.workload.operators(first, last) <= QUICKLY_BOUNDED:
+                if self._reload_free(first, last):
+                    price.bound = 0.0
+                elif hurry or self.workload.operators(first, last) > QUICKLY_BOUNDED:
+                    price.bound = self.builder.quick_bound(first, last, self.limits)
+                else:
                     price.bound = 0.0
                     self.tighten(price)
-                else:
-                    price.bound = self.builder.quick_bound(first, last, self.limits)
         return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:

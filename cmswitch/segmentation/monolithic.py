@@ -12,7 +12,7 @@ from formulations.monolithic import Candidate, MonolithicProblem
 def monolithic_problem(pricer: Pricer) -> MonolithicProblem:
     """Every segment between every two states that can be reached, with nothing pruned by a bound."""
     homes: Homes = ("arrays", "buffer") if pricer.limits.memory else ("buffer",)
-    graph, chip = KeptGraph(CutGraph(pricer), homes), pricer.workload.chip
+    graph, chip = KeptGraph(CutGraph(pricer, lambda: False), homes), pricer.workload.chip
     nodes = [Node(0, ())]
     numbers = {nodes[0]: 0}
     candidates = []

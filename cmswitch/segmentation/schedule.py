@@ -59,7 +59,7 @@ def find_plan(
     homes: Homes = ("arrays", "buffer") if limits.memory else ("buffer",)
     least_compute = max((workload.arrays(c) for c in workload.cells), default=0)
     switch_bound = chip.switch_cycles(least_compute, 0) if chip.modes.switchable else 0
-    cuts = CutGraph(pricer)
+    cuts = CutGraph(pricer, should_stop)
 
     def with_switches(path: Path) -> tuple[Path, float]:
         return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))

@@ -79,14 +79,14 @@ class Graph(Protocol):
 class CutGraph:
     """Nodes are cuts; each segment's program may keep any tensor, so that a path bounds every plan with its cuts."""
 
-    def __init__(self, pricer: Pricer) -> None:
+    def __init__(self, pricer: Pricer, should_stop: Callable[[], bool]) -> None:
         self.pricer = pricer
         cells = len(pricer.workload.cells)
         self._out: list[list[Edge]] = []
         for first in range(cells):
             self._out.append([])
             for last in range(first + 1, cells + 1):
-                price = pricer.relaxed(first, last)
+                price = pricer.relaxed(first, last, hurry=should_stop())
                 if math.isinf(price.bound):
                     break
                 self._out[first].append(Edge(Node(first, ()), Node(last, ()), (), 0, price))

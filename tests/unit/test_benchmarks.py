@@ -137,6 +137,8 @@ def test_each_rule_can_fail(plan: Compiled, again: Answer, rule: str) -> None:
 def test_a_dual_mode_plan_may_not_be_slower_than_all_compute() -> None:
     slower = {"dual-mode": PLAN, "all-compute": replace(COMPUTE, simulated_cycles=1019)}
     assert accuracy.judge(slower, SAME)["fails"] == ["slower than all-compute"]
+    unfinished = {**slower, "dual-mode": replace(PLAN, termination="time_limit")}
+    assert accuracy.judge(unfinished, None)["fails"] == []
 
 
 def test_runs_that_the_time_limit_ends_are_not_compared() -> None:
