@@ -34,12 +34,11 @@ from cmswitch.segmentation.plan import Plan, PlannedPlace, PlannedSegment
 def lower(plan: Plan, workload: Workload) -> Program:
     """The program that executes ``plan`` on ``workload``."""
     network, chip = workload.network, workload.chip
-    kinds = {True: "output", False: "intermediate"}
     tensors = tuple(
         TensorDeclaration(
             t.name,
             chip.activation_bytes(t.elements),
-            "input" if t.producer is None else kinds[t.is_output],  # type: ignore[arg-type]
+            "input" if t.producer is None else "output" if t.is_output else "intermediate",
         )
         for t in network.tensors
     )

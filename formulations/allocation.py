@@ -44,7 +44,7 @@ the objective is in cycles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyomo.environ as pyo
@@ -107,15 +107,14 @@ def read_segment_allocation(model: pyo.ConcreteModel, problem: SegmentProblem) -
     """The choice that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
     if any(var.value is None for var in model.y.values()):
         raise ValueError("the model holds no solution")
-    copies = tuple(
-        max(stage.copies, key=lambda d, i=i: model.y[i, d].value)  # type: ignore[misc]
-        for i, stage in enumerate(problem.stages)
+
+    def chosen(choice: Any, number: int, options: Iterable[int]) -> int:
+        return max(options, key=lambda option: float(choice[number, option].value))
+
+    return SegmentAllocation(
+        copies=tuple(chosen(model.y, i, stage.copies) for i, stage in enumerate(problem.stages)),
+        placements=tuple(chosen(model.z, e, range(len(places))) for e, places in enumerate(problem.tensors)),
     )
-    placements = tuple(
-        max(range(len(places)), key=lambda o, e=e: model.z[e, o].value)  # type: ignore[misc]
-        for e, places in enumerate(problem.tensors)
-    )
-    return SegmentAllocation(copies, placements)
 
 
 def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> dict[str, float]:
@@ -276,7 +275,7 @@ def _operands(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) 
         for port in loads.ports:
             if (load := loads.of(port, {j}, ("operand",))) is not None:
                 yield model.g[j] >= load
-        writing = _by_copies(model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_ports))
+        writing = _by_copies(model, problem, j, lambda stage, d: operand_write_cycles(stage, d, problem.write_drivers))
         yield model.g[j] >= writing
         yield model.s[j] >= model.r[j]
         if previous is not None:
@@ -317,7 +316,7 @@ def _vector_unit(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[
 
 def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
     """(10)."""
-    stages, unit, ports = problem.stages, model.unit, problem.write_ports
+    stages, unit, ports = problem.stages, model.unit, problem.write_drivers
     yield problem.reload_cycles / unit <= model.R
     copies = [(i, d) for i in reloaded(problem) for d in stages[i].copies]
     yield _linear([(stages[i].copy_write_cycles * d / (ports * unit), model.y[i, d]) for i, d in copies]) <= model.R

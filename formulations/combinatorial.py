@@ -86,7 +86,7 @@ class _Search:
         """Search; afterwards ``best``, ``bound`` and the incumbent are set."""
         relaxation = self.relaxation
         root = relaxation.box()
-        least, boxes, _ = least_target(relaxation, root, self.best - 1, ROOT_PRECISION)
+        least, boxes = least_target(relaxation, root, self.best - 1, ROOT_PRECISION)
         if least is None:
             return self._nothing()
         for box in reversed(boxes):
@@ -102,7 +102,7 @@ class _Search:
             elif should_stop is not None and self.nodes % CHECK_EVERY == 0 and should_stop():
                 stopped = "interrupted"
             if stopped is not None:
-                self.bound = min(self.target() + 1, self.best, max(least, min(bound, *(b for b, _ in stack), bound)))
+                self.bound = min(self.target() + 1, self.best, max(least, min([bound, *(b for b, _ in stack)])))
                 return stopped
             self.nodes += 1
             stack.extend(self._expand(box))

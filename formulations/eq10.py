@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from formulations.stagetime import ceil_div
@@ -129,7 +129,7 @@ def solve_eq10_combinatorial(problem: Eq10Problem) -> tuple[Eq10Allocation, Eq10
     fastest = 0
     for level in range(problem.arrays, max(groups.values()) - 1, -1):
         # Fewer arrays to reload make no segment faster, so the least T only moves up from level to level.
-        place = bisect_left(times, True, lo=fastest, key=lambda t, level=level: _fit(problem, t, level) is not None)  # type: ignore[misc]
+        place = bisect_left(times, True, lo=fastest, key=partial(_fits, problem, level))
         if place == len(times):
             break
         fastest = place
@@ -150,6 +150,10 @@ def _possible_times(problem: Eq10Problem) -> list[Fraction]:
         rates = (problem.array_bandwidth * m + problem.other_bandwidth for m in range(problem.arrays + 1))
         times.update(Fraction(traffic) / rate for rate in rates if rate > 0)
     return sorted(times)
+
+
+def _fits(problem: Eq10Problem, level: int, time: Fraction) -> bool:
+    return _fit(problem, time, level) is not None
 
 
 def _fit(problem: Eq10Problem, time: Fraction, level: int) -> Eq10Allocation | None:

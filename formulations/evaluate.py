@@ -113,7 +113,7 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
                 continue
             k = dep.before
             if dep.operand:
-                writing = operand_write_cycles(stages[j], copies[j], problem.write_ports)
+                writing = operand_write_cycles(stages[j], copies[j], problem.write_drivers)
                 drivers_free = max(drivers_free + writing, finish[k] + max(writing, longest(j, "operand")))
                 begins.append(drivers_free)
             else:

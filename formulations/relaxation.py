@@ -88,12 +88,12 @@ class Relaxation:
         self.problem = problem
         stages = problem.stages
         self.count = len(stages)
-        self.scale = math.lcm(problem.write_ports, *(stage.chunks for stage in stages))
+        self.scale = math.lcm(problem.write_drivers, *(stage.chunks for stage in stages))
         self.share_of_chunk = [self.scale // stage.chunks for stage in stages]
         self.arrays = [[stage.arrays * d for d in stage.copies] for stage in stages]
         self.mvm = [[mvm_cycles(stage, d) for d in stage.copies] for stage in stages]
         self.first = [[self.scale * first_chunk_cycles(stage, d) for d in stage.copies] for stage in stages]
-        ports = problem.write_ports
+        ports = problem.write_drivers
         self.writing = [[self.scale * operand_write_cycles(stage, d, ports) for d in stage.copies] for stage in stages]
         self.vector = [stage.vector_cycles for stage in stages]
         self.vector_total = sum(self.vector)
@@ -127,7 +127,7 @@ class Relaxation:
         indices = reloaded(problem)
         self.reloads = indices
         self.reload_least = self.scale * problem.reload_cycles
-        per_port = self.scale // problem.write_ports
+        per_port = self.scale // problem.write_drivers
         self.rewrite = [0] * self.count  # scaled reload cycles of one more copy
         for i in indices:
             self.rewrite[i] = problem.stages[i].copy_write_cycles * per_port

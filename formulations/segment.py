@@ -42,7 +42,7 @@ class StageData:
 
     ``arrays`` a_i for one copy (0: vector-only); ``rows`` M_i; ``row_cycles`` tau_i of one MVM; ``chunks`` C_i;
     ``vector_cycles`` V_i on the vector unit over all chunks; ``copies`` the candidate numbers of copies, ascending ((0,) if
-    vector-only). Writing one copy takes ``copy_write_cycles`` W_i on one write port, its longest tile ``write_cycles`` w_i;
+    vector-only). Writing one copy takes ``copy_write_cycles`` W_i on one write driver, its longest tile ``write_cycles`` w_i;
     ``operand_in_segment``: the operand is dynamic and its producer is in the segment, so its writing belongs to the execution
     and not to the reload.
     """
@@ -81,8 +81,8 @@ class SegmentProblem:
 
     ``compute_arrays`` and ``memory_arrays`` bound the arrays in each mode, ``total_arrays`` their sum (tensors kept across the
     segment are already subtracted from all of them); ``buffer_bytes`` is what the segment may use of the buffer;
-    ``write_ports`` arrays are written at once; ``reload_cycles`` is what the reload phase takes with one copy of everything and
-    as many write ports as tiles. ``fixed`` is traffic that no choice changes. ``tensors`` lists the placements of each tensor
+    ``write_drivers`` arrays are written at once; ``reload_cycles`` is what the reload phase takes with one copy of everything and
+    as many write drivers as tiles. ``fixed`` is traffic that no choice changes. ``tensors`` lists the placements of each tensor
     that has a choice.
     """
 
@@ -94,7 +94,7 @@ class SegmentProblem:
     compute_arrays: int
     memory_arrays: int
     buffer_bytes: int
-    write_ports: int
+    write_drivers: int
     reload_cycles: int
 
 

@@ -50,7 +50,7 @@ def shared_bound(problem: SegmentProblem, ideal: Saturation) -> float:
     """
     stages = problem.stages
     rewritten = set(reloaded(problem))
-    writing = [s.copy_write_cycles / problem.write_ports if i in rewritten else 0.0 for i, s in enumerate(stages)]
+    writing = [s.copy_write_cycles / problem.write_drivers if i in rewritten else 0.0 for i, s in enumerate(stages)]
     whole = [_step(stage, 1.0, w) for stage, w in zip(stages, writing, strict=True)]
     direct = [d for d in problem.dependences if not d.between and not d.operand]
 
@@ -78,7 +78,7 @@ def shared_bound(problem: SegmentProblem, ideal: Saturation) -> float:
             s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains
         ]
     one_copy = (
-        sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_ports
+        sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_drivers
     )
     spare = problem.compute_arrays - sum(stage.arrays for stage in stages)
     least_reload = max(float(problem.reload_cycles), one_copy)

@@ -162,9 +162,7 @@ def _reach_places(relaxation: Relaxation, box: Box, times: Times, most: int, bus
     return True
 
 
-def least_target(
-    relaxation: Relaxation, box: Box, most: int, precision: Fraction
-) -> tuple[int | None, list[Box], Box | None]:
+def least_target(relaxation: Relaxation, box: Box, most: int, precision: Fraction) -> tuple[int | None, list[Box]]:
     """Bisect for the least target that shrinking ``box`` does not refute.
 
     The bound (None if even ``most`` is refuted), the boxes that the targets not refuted left, and the smallest of them.
@@ -172,7 +170,7 @@ def least_target(
     widest = box.copy()
     refuted = shrink(relaxation, widest, most)
     if refuted is None:
-        return None, [], None
+        return None, []
     bound, boxes = refuted, []
     step = max(1, int(bound * precision))
     reached: int | None = None
@@ -185,6 +183,6 @@ def least_target(
         else:
             boxes.append(trial)
             if target == bound:
-                return bound, boxes, trial
+                return bound, boxes
             reached = target
-    return bound, boxes, boxes[-1]
+    return bound, boxes

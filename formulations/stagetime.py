@@ -28,9 +28,9 @@ def first_chunk_cycles(stage: StageData, copies: int) -> int:
     return ceil_div(ceil_div(stage.rows, stage.chunks), copies) * stage.row_cycles if stage.arrays else 0
 
 
-def operand_write_cycles(stage: StageData, copies: int, write_ports: int) -> int:
+def operand_write_cycles(stage: StageData, copies: int, write_drivers: int) -> int:
     """(8) Cycles of writing a dynamic operand into every copy: ``max(w, ceil(W d / P))``."""
-    return max(stage.write_cycles, ceil_div(stage.copy_write_cycles * copies, write_ports))
+    return max(stage.write_cycles, ceil_div(stage.copy_write_cycles * copies, write_drivers))
 
 
 def reloaded(problem: SegmentProblem) -> list[int]:
@@ -41,7 +41,7 @@ def reloaded(problem: SegmentProblem) -> list[int]:
 def reload_cycles(problem: SegmentProblem, copies: tuple[int, ...]) -> Fraction:
     """(10) Cycles of the reload phase for the given copies of each stage."""
     writing = sum(problem.stages[i].copy_write_cycles * copies[i] for i in reloaded(problem))
-    return max(Fraction(problem.reload_cycles), Fraction(writing, problem.write_ports))
+    return max(Fraction(problem.reload_cycles), Fraction(writing, problem.write_drivers))
 
 
 @dataclass
@@ -71,8 +71,8 @@ def check_problem(problem: SegmentProblem) -> None:
     count = len(problem.stages)
     if count == 0:
         raise ValueError("a segment has at least one stage")
-    if problem.write_ports < 1:
-        raise ValueError(f"write_ports must be at least 1, not {problem.write_ports}")
+    if problem.write_drivers < 1:
+        raise ValueError(f"write_drivers must be at least 1, not {problem.write_drivers}")
     for i, stage in enumerate(problem.stages):
         if stage.chunks < 1:
             raise ValueError(f"stage {i}: chunks must be at least 1, not {stage.chunks}")

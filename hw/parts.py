@@ -85,7 +85,7 @@ class Array(Part):
     adc_bits: Count = Field(description="bits of one conversion (recorded, decides no cost)")
     cycles_per_pass: Positive = Field(description="cycles of one pass, conversions included")
     write_cycles_per_row: Count = Field(description="cycles to write one row of one array")
-    arrays_written_at_once: Count = Field(description="arrays that can be written at the same time (write ports)")
+    arrays_written_at_once: Count = Field(description="arrays that can be written at the same time (write drivers)")
     endurance_writes: Positive | None = Field(default=None, description="writes one cell survives, where known")
 
     @field_validator("max_active_rows")

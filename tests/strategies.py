@@ -86,7 +86,7 @@ def segment_problems(draw: st.DrawFn, largest: int = 4) -> SegmentProblem:
         compute_arrays=draw(st.integers(max(1, total - 4), total)),
         memory_arrays=draw(st.integers(-1, total)),
         buffer_bytes=draw(st.integers(-1, 60)),
-        write_ports=draw(st.integers(1, 4)),
+        write_drivers=draw(st.integers(1, 4)),
         reload_cycles=draw(st.integers(0, 300)),
     )
 

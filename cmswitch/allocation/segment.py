@@ -48,8 +48,6 @@ class Segment:
     that live in main memory.
     """
 
-    first: int
-    last: int
     works: tuple[PieceWork, ...]
     kept: Mapping[int, Place]
     choices: tuple[tuple[Place, ...], ...]
@@ -168,7 +166,7 @@ class _Description:
     def segment(self) -> Segment:
         for tensor in sorted({*self.readers, *self.writers}):
             self._tensor(tensor)
-        stages = tuple(self._stage(i, w) for i, w in enumerate(self.works))
+        stages = tuple(self._stage(w) for w in self.works)
         kept_arrays = sum(p.arrays for p in self.kept.values())
         kept_bytes = sum(p.bytes for p in self.kept.values() if p.where == "buffer")
         problem = SegmentProblem(
@@ -180,10 +178,10 @@ class _Description:
             compute_arrays=min(self.limits.compute, self.chip.arrays - kept_arrays),
             memory_arrays=self.limits.memory - kept_arrays,
             buffer_bytes=self.chip.buffer.capacity_bytes - kept_bytes,
-            write_ports=self.chip.array.arrays_written_at_once,
+            write_drivers=self.chip.array.arrays_written_at_once,
             reload_cycles=self._reload_cycles(),
         )
-        return Segment(self.first, self.last, self.works, self.kept, tuple(self.choices), problem)
+        return Segment(self.works, self.kept, tuple(self.choices), problem)
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
@@ -303,7 +301,7 @@ class _Description:
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
-    def _stage(self, index: int, work: PieceWork) -> StageData:
+    def _stage(self, work: PieceWork) -> StageData:
         operand = next((m for m in work.reads if m.role == "operand"), None)
         in_segment = operand is not None and operand.tensor in self.writers
         key = (work.piece, in_segment, self.limits.compute, self.reload_free)

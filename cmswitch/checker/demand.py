@@ -72,8 +72,7 @@ class Demand:
     """
 
     operator: int
-    first: bool
-    last: bool
+    whole: bool
     chunks: int
     rows: int
     row_cycles: int
@@ -81,11 +80,6 @@ class Demand:
     tiles: tuple[Tile, ...]
     reads: tuple[Transfer, ...]
     writes: tuple[Transfer, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether the piece is its whole operator."""
-        return self.first and self.last
 
     @property
     def operand(self) -> int | None:
@@ -111,8 +105,7 @@ def demand_of(
     first, last = first_block == 0, last_block == (1 if blocks is None else len(blocks))
     return Demand(
         operator=index,
-        first=first,
-        last=last,
+        whole=first and last,
         chunks=operator.chunks,
         rows=product.rows if product else 0,
         row_cycles=chip.mvm_cycles(used_rows) if product else 0,

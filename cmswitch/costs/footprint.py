@@ -75,7 +75,7 @@ class Footprint:
 
     def _block_shape(self, block: int) -> tuple[int, int]:
         product = self.product
-        if product.groups > 1 and self.packed >= 1 and self.column_blocks == 1:
+        if self.column_blocks == 1:
             return min(self.packed, product.groups - block * self.packed), product.columns
         within = block % self.column_blocks
         return 1, min(self.columns_per_block, product.columns - within * self.columns_per_block)
@@ -84,7 +84,7 @@ class Footprint:
         """The tiles of blocks ``first`` to ``last`` (exclusive), in the order in which they are written."""
         for block in range(first, last):
             groups, columns = self._block_shape(block)
-            group = block * self.packed if self.column_blocks == 1 else block // self.column_blocks
+            group = block // self.column_blocks * self.packed
             for row_block in range(self.row_blocks):
                 inner = min(self.array_rows, self.product.inner - row_block * self.array_rows)
                 elements = groups * inner * columns

@@ -126,7 +126,7 @@ def cut_inner(network: Network, chip: hw.Chip, limit: int) -> Network:
     tensors = list(network.tensors)
     position: dict[int, int] = {}
     for index, operator in enumerate(network.operators):
-        for part in _inner_parts(operator, index, chip, limit, tensors, len(operators)):
+        for part in _inner_parts(operator, chip, limit, tensors, len(operators)):
             operators.append(part)
         position[index] = len(operators) - 1
     if len(operators) == len(network.operators):
@@ -136,9 +136,7 @@ def cut_inner(network: Network, chip: hw.Chip, limit: int) -> Network:
     return replace(network, operators=tuple(operators), tensors=tuple(tensors))
 
 
-def _inner_parts(
-    operator: Operator, index: int, chip: hw.Chip, limit: int, tensors: list[Tensor], position: int
-) -> list[Operator]:
+def _inner_parts(operator: Operator, chip: hw.Chip, limit: int, tensors: list[Tensor], position: int) -> list[Operator]:
     """The chain that replaces one operator, appending the tensors of its accumulators; ``position`` is its first index."""
     product = operator.product
     if product is None:

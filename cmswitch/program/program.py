@@ -10,11 +10,6 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class MainMemory:
-    """Main memory: unbounded, addressed by tensor name."""
-
-
-@dataclass(frozen=True)
 class Buffer:
     """Parts of the on-chip buffer, each ``(offset, length)`` in bytes, that together hold a tensor or its window."""
 
@@ -31,9 +26,6 @@ class MemoryArrays:
     """Memory-mode arrays that one tensor owns; its bytes are interleaved over them."""
 
     arrays: tuple[int, ...]
-
-
-Location = MainMemory | Buffer | MemoryArrays
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
 
 from cmswitch.allocation.pricing import Effort, Pricer
 from cmswitch.allocation.segment import Limits
@@ -16,8 +15,6 @@ from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
 from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Path, Search
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
-
-Termination = Literal["optimal", "gap", "time_limit", "interrupted"]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def lower_segment(
         store=_moves(ports.move(end, size) for place, size in stored for end in (place, None)),
         reload=tuple(_tile(tile, places.reload, ports) for tile in segment.writes),
         stages=tuple(_stage(stage, index, places.execute, ports) for stage in segment.stages),
-        write_ports=chip.array.arrays_written_at_once,
+        write_drivers=chip.array.arrays_written_at_once,
     )
     return Lowered(problem, tuple(ports.numbers))
 

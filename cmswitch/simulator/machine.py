@@ -78,7 +78,7 @@ def _paid(program: Program) -> Program:
 
 
 def _run(problem: SegmentProblem, trace: bool) -> _Run:
-    reload = run_reload(problem.reload, problem.write_ports)
+    reload = run_reload(problem.reload, problem.write_drivers)
     execute = run_pipeline(problem, trace)
     by_port = dict(execute.busy)
     for port, cycles in [(move.port, move.cycles) for move in problem.store] + [
@@ -90,7 +90,7 @@ def _run(problem: SegmentProblem, trace: bool) -> _Run:
         buffer=by_port.get(BUFFER, 0),
         memory_arrays=sum(cycles for port, cycles in by_port.items() if port >= FIRST_ARRAYS),
         vector_unit=by_port.get(VECTOR_UNIT, 0),
-        write_ports=reload.writing + execute.writing,
+        write_drivers=reload.writing + execute.writing,
         compute_arrays=execute.compute_busy,
     )
     return _Run(max((move.cycles for move in problem.store), default=0), reload, execute, busy)

@@ -145,7 +145,7 @@ class _Pipeline:
         self._env = simpy.Environment()
         self._now = 0
         self._stages = [_Stage(p, i, [0] * len(p.copies)) for i, p in enumerate(problem.stages)]
-        self._write_drivers = problem.write_ports
+        self._write_drivers = problem.write_drivers
         self._writing = 0
         self._free: dict[int, int] = defaultdict(int)
         self._busy: dict[int, int] = defaultdict(int)

@@ -70,7 +70,7 @@ class StageProblem:
 @dataclass(frozen=True)
 class SegmentProblem:
     """One segment. ``store`` lists the moves of its store phase, ``reload`` its tiles, ``stages`` what it executes,
-    ``write_ports`` the arrays that are written at once.
+    ``write_drivers`` the arrays that are written at once.
 
     Switching is left out: it takes a constant time and nothing else depends on it.
     """
@@ -78,4 +78,4 @@ class SegmentProblem:
     store: tuple[Move, ...]
     reload: tuple[Tile, ...]
     stages: tuple[StageProblem, ...]
-    write_ports: int
+    write_drivers: int

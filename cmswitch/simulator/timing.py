@@ -57,7 +57,7 @@ class Busy:
     buffer: int = 0
     memory_arrays: int = 0
     vector_unit: int = 0
-    write_ports: int = 0
+    write_drivers: int = 0
     compute_arrays: int = 0
 
     def __add__(self, other: Busy) -> Busy:
@@ -66,7 +66,7 @@ class Busy:
             self.buffer + other.buffer,
             self.memory_arrays + other.memory_arrays,
             self.vector_unit + other.vector_unit,
-            self.write_ports + other.write_ports,
+            self.write_drivers + other.write_drivers,
             self.compute_arrays + other.compute_arrays,
         )
 

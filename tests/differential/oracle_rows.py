@@ -58,13 +58,13 @@ def segment_cycles(
     copies: Sequence[int],
     moves: Sequence[Move],
     waits: Sequence[Wait],
-    write_ports: int,
+    write_drivers: int,
 ) -> Fraction:
     """Cycles of reload and execution."""
-    return reload_cycles(stages, copies, write_ports) + execute_cycles(stages, copies, moves, waits, write_ports)
+    return reload_cycles(stages, copies, write_drivers) + execute_cycles(stages, copies, moves, waits, write_drivers)
 
 
-def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: int) -> Fraction:
+def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_drivers: int) -> Fraction:
     """Row (10)."""
     loaded = [
         (s, d) for s, d in zip(stages, copies, strict=True) if s.arrays and not (s.operand_made_here or s.resident)
@@ -72,7 +72,7 @@ def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: i
     if not loaded:
         return Fraction(0)
     tiles = [tile for s, _ in loaded for tile in zip(s.tile_writes, s.tile_reads, s.tile_reads_from_main, strict=True)]
-    start, end = 0, Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_ports)
+    start, end = 0, Fraction(sum(sum(s.tile_writes) * d for s, d in loaded), write_drivers)
     for write, read, _ in sorted(tiles, key=lambda tile: (tile[2] - tile[0], -tile[0], tile[1])):
         end = max(end, Fraction(start + read), Fraction(start + write))
         start += read
@@ -80,7 +80,7 @@ def reload_cycles(stages: Sequence[Stage], copies: Sequence[int], write_ports: i
 
 
 def execute_cycles(
-    stages: Sequence[Stage], copies: Sequence[int], moves: Sequence[Move], waits: Sequence[Wait], write_ports: int
+    stages: Sequence[Stage], copies: Sequence[int], moves: Sequence[Move], waits: Sequence[Wait], write_drivers: int
 ) -> Fraction:
     """Rows (5) to (9)."""
 
@@ -112,7 +112,7 @@ def execute_cycles(
                 continue
             k = wait.before
             if wait.operand:
-                writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_ports))
+                writing = max(*stage.tile_writes, ceil_div(sum(stage.tile_writes) * d, write_drivers))
                 reading = max((load(port, ("operand",), j) for port in ports), default=0)
                 written = max(written + writing, finish[k] + max(writing, reading))
                 begin = max(begin, written)

@@ -169,7 +169,7 @@ class Stepping:
         for number, tile in enumerate(tiles):
             since = self.driven - read
             left = sum(t.copies * t.write for t in tiles[number:])
-            if since < max(tile.read, tile.write) or since * self.problem.write_ports < left:
+            if since < max(tile.read, tile.write) or since * self.problem.write_drivers < left:
                 return False
             read += tile.read
         return True

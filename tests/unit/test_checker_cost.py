@@ -18,7 +18,7 @@ def demand(
 ) -> Demand:
     """A whole operator of 4 chunks, with 4 rows of 1 cycle if it has tiles."""
     rows = 4 if tiles else 0
-    return Demand(operator, True, True, 4, rows, 1 if tiles else 0, 0, tiles, reads, writes)
+    return Demand(operator, True, 4, rows, 1 if tiles else 0, 0, tiles, reads, writes)
 
 
 def moved(tensor: int, role: str = "side") -> Transfer:
@@ -99,6 +99,6 @@ def test_resident_weights_are_not_reloaded_but_an_operand_is() -> None:
     assert segment_cost(CHIP, [demand(0, tiles=(Tile(4, 16),))], [1], {}, {}, True).reload == 0
 
 
-def test_copies_share_a_read_and_not_the_write_ports() -> None:
+def test_copies_share_a_read_and_not_the_write_drivers() -> None:
     """One tile for six copies: 16 to read, six writes of 4 on one port take 24."""
     assert segment_cost(CHIP, [demand(0, tiles=(Tile(4, 16),))], [6], {}, {}, False).reload == 24

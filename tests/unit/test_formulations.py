@@ -39,7 +39,7 @@ PAIR = SegmentProblem(
     compute_arrays=6,
     memory_arrays=6,
     buffer_bytes=0,
-    write_ports=2,
+    write_drivers=2,
     reload_cycles=50,
 )
 TWICE_IN_ARRAYS = SegmentAllocation((2, 1), (1,))
@@ -76,10 +76,10 @@ def test_dynamic_operand_by_hand() -> None:
 
 def test_writing_of_copies_limits_the_reload() -> None:
     """2 20 + 10 cycles of writing on one port; unequal tiles are not written in rounds; nothing is left of resident weights."""
-    slow = replace(PAIR, write_ports=1, reload_cycles=49)
+    slow = replace(PAIR, write_drivers=1, reload_cycles=49)
     assert evaluate(slow, TWICE_IN_ARRAYS).reload == 50
     assert evaluate(slow, SegmentAllocation((1, 1), (1,))).reload == 49
-    uneven = replace(slow, stages=(replace(FIRST, copy_write_cycles=11), SECOND), write_ports=3, reload_cycles=0)
+    uneven = replace(slow, stages=(replace(FIRST, copy_write_cycles=11), SECOND), write_drivers=3, reload_cycles=0)
     assert evaluate(uneven, TWICE_IN_ARRAYS).reload == Fraction(2 * 11 + 10, 3)
     resident = tuple(replace(stage, write_cycles=0, copy_write_cycles=0) for stage in uneven.stages)
     assert evaluate(replace(uneven, stages=resident), TWICE_IN_ARRAYS).reload == 0
@@ -106,7 +106,7 @@ def test_a_violated_constraint_is_named(change: dict[str, int], choice: SegmentA
     ("problem", "message"),
     [
         (replace(PAIR, stages=()), "at least one stage"),
-        (replace(PAIR, write_ports=0), "write_ports"),
+        (replace(PAIR, write_drivers=0), "write_drivers"),
         (replace(PAIR, stages=(replace(FIRST, copies=(2, 1)), SECOND)), "ascending"),
         (replace(PAIR, stages=(replace(FIRST, chunks=0), SECOND)), "chunks"),
         (replace(PAIR, stages=(replace(FIRST, arrays=0), SECOND)), "do not go with copies"),

@@ -33,7 +33,7 @@ def test_one_operator_and_all_phases() -> None:
     assert timing.first_reload_cycles == 16
     assert (timing.switches, timing.switch_cycles, timing.peak_active_arrays) == (1, 2, 1)
     busy = timing.busy
-    assert (busy.main_memory, busy.vector_unit, busy.write_ports, busy.compute_arrays) == (16 + 8 + 4, 12, 12, 20)
+    assert (busy.main_memory, busy.vector_unit, busy.write_drivers, busy.compute_arrays) == (16 + 8 + 4, 12, 12, 20)
 
 
 def test_fetch_bound_pipeline_is_double_buffered() -> None:
@@ -88,7 +88,7 @@ def test_reload_ends_with_a_read_an_array_or_all_writing(tiles: list[tuple[int, 
     outputs = {f"y{number}": 1 for number in range(len(tiles))}
     timing = run_one(segment(stages, writes, [to_compute(*range(array))]), outputs=outputs)
     assert timing.segments[0].reload_cycles == cycles
-    assert timing.busy.write_ports == 12 * array
+    assert timing.busy.write_drivers == 12 * array
 
 
 def test_vector_unit_serves_first_come_first_served() -> None:
@@ -161,7 +161,7 @@ def test_write_drivers_take_one_operand_after_another() -> None:
     # Drivers: b [14,30]; c asks at 22 and has them [30,46]. MVM b [30,35], c [46,51]; writes [35,36], [51,52].
     assert [s.finish for s in timing.segments[0].stages] == [14, 36, 52]
     assert timing.segments[0].stages[2].waits.operand == 46 - 3
-    assert timing.busy.write_ports == 12 * 5
+    assert timing.busy.write_drivers == 12 * 5
 
 
 def test_operands_that_ask_for_the_write_drivers_together_are_served_in_topological_order() -> None:
