@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import hw
-from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.roofline import roofline
 from cmswitch.costs.workload import Workload, build_workload
+from cmswitch.errors import InputError
 from cmswitch.graph.network import Network
 from cmswitch.lowering import lower
+from cmswitch.naming import nearest
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import Plan
 from cmswitch.segmentation.schedule import Found, find_plan
@@ -22,6 +24,7 @@ from cmswitch.simulator import Timing, simulate
 
 Schedule = Literal["dual-mode", "all-compute", "static"]
 SCHEDULES: tuple[Schedule, ...] = ("dual-mode", "all-compute", "static")
+WEIGHTS = ("cold", "resident")
 SEARCH_SHARE = 0.999
 """Share of the gap at which the search stops, so that rounding does not carry the result over it."""
 
@@ -109,10 +112,19 @@ def compile_network(
     def stop() -> bool:
         return time.monotonic() >= deadline or (should_stop is not None and should_stop())
 
+    if options.schedule not in SCHEDULES:
+        raise InputError(f"unknown schedule '{options.schedule}'{nearest(options.schedule, SCHEDULES)}")
+    if options.weights not in WEIGHTS:
+        raise InputError(f"unknown weights '{options.weights}'{nearest(options.weights, WEIGHTS)}")
     allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)  # type: ignore[arg-type]
 
+    builders: dict[int, SegmentBuilder] = {}
+
     def search(schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
-        return _search(network, chip, options, schedule, allocator, stop, progress, clock, known)
+        for limits in schedule_limits(schedule, chip):
+            if limits.compute not in builders:
+                builders[limits.compute] = SegmentBuilder(build_workload(network, chip, limits.compute))
+        return _search(builders, chip, options, schedule, allocator, stop, progress, clock, known)
 
     used, warnings = options.schedule, []
     if options.schedule == "dual-mode" and chip.modes.switchable:
@@ -132,15 +144,13 @@ def compile_network(
     else:
         found, workload = search(options.schedule)
         program, timing = _execute(found, workload, clock)
+    if options.weights == "resident" and not found.plan.resident_weights:
+        warnings.append(
+            "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
+        )
     optimal = found.gap <= options.gap
     certificate = Certificate(
-        termination="optimal"
-        if optimal
-        else "time_limit"
-        if time.monotonic() >= deadline
-        else "interrupted"
-        if stop()
-        else "gap",
+        termination="optimal" if optimal else _stopped_by(stop, deadline),
         status="optimal" if optimal else "feasible",
         objective_cycles=found.plan.predicted_cycles,
         bound_cycles=found.plan.bound_cycles,
@@ -163,6 +173,13 @@ def compile_network(
     )
 
 
+def _stopped_by(stop: Callable[[], bool], deadline: float) -> str:
+    """Why a search ended without reaching the gap."""
+    if time.monotonic() >= deadline:
+        return "time_limit"
+    return "interrupted" if stop() else "gap"
+
+
 def _execute(found: Found, workload: Workload, clock: _Clock) -> tuple[Program, Timing]:
     start = time.process_time()
     program = lower(found.plan, workload)
@@ -174,7 +191,7 @@ def _execute(found: Found, workload: Workload, clock: _Clock) -> tuple[Program, 
 
 
 def _search(
-    network: Network,
+    builders: dict[int, SegmentBuilder],
     chip: hw.Chip,
     options: Options,
     schedule: str,
@@ -187,9 +204,8 @@ def _search(
     best: tuple[Found, Workload] | None = None
     for limits in schedule_limits(schedule, chip):
         start = time.process_time()
-        workload = build_workload(network, chip, limits.compute)
         found = find_plan(
-            workload,
+            builders[limits.compute],
             schedule,
             limits,
             allocator,
@@ -204,7 +220,7 @@ def _search(
         clock.seconds["solve"] = clock.seconds.get("solve", 0.0) + found.effort.solve
         clock.seconds["search"] = clock.seconds.get("search", 0.0) + total - found.effort.build - found.effort.solve
         if best is None or found.cost < best[0].cost:
-            best = found, workload
+            best = found, builders[limits.compute].workload
     assert best is not None
     return best
 

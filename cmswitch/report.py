@@ -264,23 +264,33 @@ def summary(report: Report) -> str:
     """The report in a screenful, for people."""
     model, chip, solve, latency = report.model, report.chip, report.solve, report.latency
     gap = "unknown" if solve.gap is None else f"{100 * solve.gap:.3f} %"
-    bound = "none" if solve.bound_cycles is None else f"{solve.bound_cycles:,}"
+    state = solve.status if solve.status == solve.termination else f"{solve.status}, stopped by {solve.termination}"
+    bound = "" if solve.bound_cycles is None else f"   no plan is predicted below {solve.bound_cycles:,}"
     lines = [
         f"model      {model.name}: {model.nodes} nodes; {model.cim_operators} matrix operators, {model.macs:,} MACs, "
         f"{model.weight_bytes:,} weight bytes; {model.vector_operators} vector, {model.host_operators} host operators",
         f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
-        f"plan       {report.options['schedule_used']}: {solve.status} ({solve.termination}), gap {gap}, "
-        f"lower bound {bound}; {solve.programs_solved} programs solved in {solve.seconds['total']:.1f} CPU s",
+        f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
+        f"{solve.programs_solved} programs solved in {solve.seconds['total']:.1f} CPU s",
     ]
-    for name, cycles in (
-        ("predicted", latency.predicted_cycles),
-        ("simulated", latency.simulated_cycles),
-        ("roofline", latency.roofline_cycles),
+    for name, cycles, remark in (
+        ("predicted", latency.predicted_cycles, bound),
+        ("simulated", latency.simulated_cycles, _deviation(latency)),
+        ("roofline", latency.roofline_cycles, ""),
     ):
-        figure = "none" if cycles is None else f"{cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us"
+        figure = "none" if cycles is None else f"{cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us{remark}"
         lines.append(f"{name:<10} {figure}")
+    energy = "no energy figures" if report.energy.total_pj is None else f"{report.energy.total_pj / 1e6:,.1f} uJ"
+    missing = f" (not modelled: {', '.join(report.energy.not_modelled)})" if report.energy.not_modelled else ""
+    lines.append(f"memory     {100 * report.modes.memory_fraction:.1f} % of array-cycles in use as memory")
+    lines.append(f"energy     {energy}{missing}")
     lines += ["", *_segment_table(report.segments)]
     return "\n".join(lines) + "\n"
+
+
+def _deviation(latency: LatencySection) -> str:
+    predicted, simulated = latency.predicted_cycles, latency.simulated_cycles
+    return f"   {100 * (simulated / predicted - 1):+.1f} %" if predicted and simulated else ""
 
 
 def _segment_table(segments: tuple[SegmentSection, ...]) -> list[str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
 from cmswitch.allocation.segment import Home, Limits, Segment, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
-from cmswitch.costs.workload import Workload
 from formulations import SegmentAllocation, SegmentProblem, lower_bound
 from formulations.evaluate import SegmentCost
 
@@ -63,14 +62,13 @@ class Pricer:
     """Prices the segments of one workload under ``limits``, by content."""
 
     def __init__(
-        self, workload: Workload, limits: Limits, allocator: Allocator, resident_weights: bool = False
+        self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False
     ) -> None:
-        self.workload, self.limits = workload, limits
-        self.builder = SegmentBuilder(workload)
+        self.builder, self.workload, self.limits = builder, builder.workload, limits
         self.effort = Effort()
         self._allocator = allocator
         self._resident_weights = resident_weights
-        self._keys = SegmentKeys(workload)
+        self._keys = SegmentKeys(self.workload)
         self._relaxed: dict[SegmentKey, Price] = {}
         self._prices: dict[tuple[SegmentKey, Limits, bool], Price] = {}
 
@@ -119,7 +117,7 @@ class Pricer:
             self.effort.cache_hits += 1
         return price
 
-    def tighten(self, price: Price) -> None:
+    def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
         """Raise an unsolved price's bound: by the cheap bound, and where that is loose (long segments) by the linear program.
 
         Afterwards the price may be ``tight``: nothing short of solving raises it further.
@@ -131,7 +129,7 @@ class Pricer:
             price.bound = max(price.bound, float(lower_bound(problem)))
             self.effort.build += time.process_time() - start
         else:
-            price.bound = max(price.bound, self._allocator.linear_bound(problem))
+            price.bound = max(price.bound, self._allocator.linear_bound(problem, should_stop))
             self.effort.solve += time.process_time() - start
         price.tightenings += 1
         linear = self._allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT

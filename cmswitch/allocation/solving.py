@@ -45,12 +45,18 @@ class Allocator:
         if self.solver not in SOLVERS:
             raise InputError(f"unknown solver '{self.solver}'{nearest(self.solver, SOLVERS)}")
 
-    def linear_bound(self, problem: SegmentProblem) -> float:
+    def linear_bound(self, problem: SegmentProblem, should_stop: Callable[[], bool] | None = None) -> float:
         """The optimum of the program without integrality, less a margin for the tolerances of the linear solver."""
         from formulations import relax_segment_allocation
         from solvers import solve
 
-        result = solve(relax_segment_allocation(problem), solver="highs", threads=self.threads, seed=self.seed)
+        result = solve(
+            relax_segment_allocation(problem),
+            solver="highs",
+            threads=self.threads,
+            seed=self.seed,
+            should_stop=should_stop,
+        )
         if result.bound is None:
             return 0.0
         return result.bound * (1 - LINEAR_TOLERANCE)

@@ -111,7 +111,8 @@ class Dependences:
     def window(self, tensor: int, readers: dict[int, list[Read]]) -> int:
         """Chunks of ``tensor``'s producer that must be on chip together so that ``readers`` (of one segment) never deadlock.
 
-        The live window of rule R6: what a reader needs over every path, less what it has released, plus two chunks
+        The live window of the machine model ("Where data lives"): what a reader needs over every path, less what it has
+        released, plus two chunks
         (one being written, one being read) and one chunk of the reader for each operator between, so that nothing starves.
         """
         producer = self._network.tensors[tensor].producer

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cmswitch.allocation.pricing import Effort, Pricer
-from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
 from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Path, Search
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
+
+
+ROUNDING = 1e-9
+"""Relative; sums of segment costs in floating point differ by less."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,13 @@ class Found:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap."""
-        return max(0.0, (float(self.cost) - self.bound) / float(self.cost))
+        """Relative optimality gap; differences within the rounding of the search count as none."""
+        gap = (float(self.cost) - self.bound) / float(self.cost)
+        return gap if gap > ROUNDING else 0.0
 
 
 def find_plan(
-    workload: Workload,
+    builder: SegmentBuilder,
     schedule: str,
     limits: Limits,
     allocator: Allocator,
@@ -51,8 +56,8 @@ def find_plan(
     ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far;
     ``known`` is a plan of this space (one with narrower limits) to begin with, which is returned if nothing beats it by the gap.
     """
-    chip = workload.chip
-    pricer = Pricer(workload, limits, allocator, resident_weights)
+    workload, chip = builder.workload, builder.workload.chip
+    pricer = Pricer(builder, limits, allocator, resident_weights)
     homes: Homes = ("arrays", "buffer") if limits.memory else ("buffer",)
     least_compute = max((workload.arrays(c) for c in workload.cells), default=0)
     switch_bound = chip.switch_cycles(least_compute, 0) if chip.modes.switchable else 0
@@ -64,8 +69,9 @@ def find_plan(
     def keeping_nothing(path: Path) -> tuple[Path, float]:
         plan = cuts.unkept(path)
         for edge in plan.edges:
-            if not edge.price.solved:
-                pricer.solve(edge.price, never)
+            for hurry in (should_stop, never):
+                if edge.price.exact is None:
+                    pricer.solve(edge.price, hurry)
         return with_switches(replace(plan, cost=sum(e.price.cost for e in plan.edges)))
 
     search = Search(cuts, gap, switch_bound, keeping_nothing, should_stop, on_progress)
@@ -90,11 +96,11 @@ def find_plan(
 
 def _bound_cycles(bound: float) -> int:
     """A bound in whole cycles that rounding errors of the search cannot have raised."""
-    return math.ceil(bound * (1 - 1e-9) - 1e-6)
+    return math.ceil(bound * (1 - ROUNDING) - 1e-6)
 
 
 def never() -> bool:
-    """A plan is always found: the first one is not interrupted."""
+    """A plan is always found: if need be the first one is worked out although time is up."""
     return False
 
 

@@ -265,7 +265,7 @@ class Search:
             if loose:
                 for price in loose.values():
                     if not self.should_stop():
-                        pricer.tighten(price)
+                        pricer.tighten(price, self.should_stop)
                 continue
             after = self._look_ahead(labels)
             cutoff = best_cost * (1 - self.gap) - self.switch_bound

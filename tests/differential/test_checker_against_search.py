@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import cmswitch
 import hw
-from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.checker import check_plan, load_plan
 from cmswitch.costs.workload import build_workload
@@ -28,7 +28,13 @@ def test_plans_of_small_networks(case: Case) -> None:
     except InfeasibleError:
         return
     found = find_plan(
-        workload, "dual-mode", limits, Allocator("combinatorial", LOOSE), LOOSE, lambda: False, case.resident
+        SegmentBuilder(workload),
+        "dual-mode",
+        limits,
+        Allocator("combinatorial", LOOSE),
+        LOOSE,
+        lambda: False,
+        case.resident,
     )
     report = check_plan(load_plan(found.plan.to_json()), case.network, case.chip)
     assert report.violations == ()

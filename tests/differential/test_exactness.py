@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from cmswitch.allocation.pricing import Pricer
-from cmswitch.allocation.segment import Limits
+from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator, SolverName
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
@@ -31,10 +31,10 @@ def searched(case: Case, solver: SolverName) -> Found:
     """What the compiler finds with no gap allowed."""
     workload = build_workload(case.network, case.chip, case.compute)
     limits = Limits(case.compute, case.memory)
-    return find_plan(workload, "any", limits, Allocator(solver), 0.0, NEVER, case.resident)
+    return find_plan(SegmentBuilder(workload), "any", limits, Allocator(solver), 0.0, NEVER, case.resident)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(cases())
 def test_cells_and_windows_are_the_same(case: Case) -> None:
     workload = build_workload(case.network, case.chip, case.compute)
@@ -48,7 +48,7 @@ def test_cells_and_windows_are_the_same(case: Case) -> None:
             assert dependences.window(number, readers) == space.window(number, runs)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(cases())
 def test_the_search_finds_the_best_plan_of_the_space(case: Case) -> None:
     best, found = enumerated(case), searched(case, "combinatorial")
@@ -68,7 +68,9 @@ def test_the_search_finds_it_with_highs(case: Case) -> None:
 @given(cases(operators=3, arrays=4))
 def test_one_program_over_everything_finds_it(case: Case) -> None:
     workload = build_workload(case.network, case.chip, case.compute)
-    problem = monolithic_problem(Pricer(workload, Limits(case.compute, case.memory), Allocator(), case.resident))
+    problem = monolithic_problem(
+        Pricer(SegmentBuilder(workload), Limits(case.compute, case.memory), Allocator(), case.resident)
+    )
     model = build_monolithic(problem)
     result = solve(model)
     assert result.status is Status.OPTIMAL and result.objective is not None
