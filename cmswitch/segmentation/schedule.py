@@ -16,7 +16,6 @@ from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, Planned
 from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Path, Search
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
-
 ROUNDING = 1e-9
 """Relative; sums of segment costs in floating point differ by less."""
 
