@@ -76,7 +76,7 @@ def find_plan(
     search = Search(cuts, gap, switch_bound, keeping_nothing, should_stop, on_progress)
     path, path_cost = (known.path, known.path_cost) if known else keeping_nothing(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
-    considered = search.edges_considered
+    considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
         search = Search(KeptGraph(cuts, homes), gap, switch_bound, with_switches, should_stop, on_progress)
         path, path_cost, bound = search.run(path, path_cost, bound)

@@ -101,6 +101,11 @@ class CutGraph:
             if edge.price.bound + self.ahead[edge.target.cut] < room:
                 yield edge
 
+    @property
+    def segments(self) -> int:
+        """Runs of cells that fit the chip."""
+        return sum(len(edges) for edges in self._out)
+
     def shortest(self) -> Path:
         """The path with the least bounds."""
         edges: list[Edge] = []
