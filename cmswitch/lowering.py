@@ -204,7 +204,7 @@ class _Lowering:
             nodes=work.operator.nodes,
             chunks=work.chunks,
             fetches=tuple(self._fetch(work, m) for m in work.reads if m.role != "operand"),
-            multiply=None if grid is None else Multiply(work.rows, grid.used_rows, tuple(arrays)),
+            multiply=None if grid is None else Multiply(work.rows, work.used_rows, tuple(arrays)),
             vector=tuple(Vector(v.kind, v.node, v.work) for v in work.vector),
             emits=tuple(self._emit(work, m) for m in work.writes),
             operand=operand,

@@ -76,7 +76,7 @@ class _Check:
         if broken:
             return CheckReport(tuple(broken), None)
         last_reader = _last_readers(demands)
-        cost, computing = Fraction(0), 0
+        cost, computing = Fraction(0), 0 if self.chip.modes.switchable else self.chip.arrays
         for number, segment in enumerate(plan.segments):
             own = self._cost(number, demands[number], leads[number], last_reader)
             change = segment.compute_mode - computing

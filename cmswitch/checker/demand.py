@@ -99,7 +99,7 @@ def demand_of(
     if blocks is not None:
         chosen = blocks[first_block:last_block]
         mine, total = sum(b.columns for b in chosen), sum(b.columns for b in blocks)
-        used_rows = max(rows for b in blocks for rows, _ in b.tiles)
+        used_rows = max(rows for b in chosen for rows, _ in b.tiles)
         row_blocks = len(blocks[0].tiles)
         tiles = [tile for block in chosen for tile in _tiles(block, chip)]
     first, last = first_block == 0, last_block == (1 if blocks is None else len(blocks))

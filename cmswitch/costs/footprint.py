@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import hw
 from cmswitch.graph.network import MatrixProduct
@@ -54,11 +53,6 @@ class Footprint:
     def arrays(self) -> int:
         """Arrays that one copy takes."""
         return self.blocks * self.arrays_per_block
-
-    @cached_property
-    def used_rows(self) -> int:
-        """Array rows that the largest tile uses; it sets the MVM time."""
-        return min(self.array_rows, self.product.inner * self.packed)
 
     @property
     def total_columns(self) -> int:

@@ -81,7 +81,12 @@ class PieceWork:
     @property
     def row_cycles(self) -> int:
         """Cycles tau of one MVM."""
-        return self.workload.chip.mvm_cycles(self.grid.used_rows) if self.grid else 0
+        return self.workload.chip.mvm_cycles(self.used_rows) if self.grid else 0
+
+    @cached_property
+    def used_rows(self) -> int:
+        """Array rows that the largest tile of the piece uses; it sets the MVM time."""
+        return max((tile.rows for tile in self.tiles), default=0)
 
     @property
     def dynamic(self) -> bool:

@@ -78,11 +78,14 @@ def find_plan(
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
-        search = Search(KeptGraph(cuts, homes), gap, switch_bound, with_switches, should_stop, on_progress)
+        graph, bound_of_cuts = KeptGraph(cuts, homes), bound
+        search = Search(graph, gap, switch_bound, with_switches, should_stop, on_progress)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
         if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:
             path, bound = ExactModes(search, chip).run(path, path_cost, bound, gap, should_stop)
+        if graph.capped:
+            bound = bound_of_cuts
     if known is not None and path is known.path:
         bound_cycles = min(_bound_cycles(bound), known.plan.predicted_cycles)
         plan = replace(known.plan, schedule=schedule, memory_limit=limits.memory, bound_cycles=bound_cycles)

@@ -20,6 +20,10 @@ from typing import Protocol
 from cmswitch.allocation.pricing import Kept, Price, Pricer
 from cmswitch.allocation.segment import Home, Place, home_of
 
+MOST_KEPT_SETS = 243
+"""Sets of newly kept tensors considered for one segment: all of five tensors with two homes each. What this cap leaves out counts
+in the gap: the bound is then that of the search over cuts."""
+
 Homes = tuple[Home, ...]
 
 
@@ -122,9 +126,13 @@ class CutGraph:
 
 
 class KeptGraph:
-    """Nodes are cuts with the tensors kept across them, in any of ``homes``."""
+    """Nodes are cuts with the tensors kept across them, in any of ``homes``.
+
+    ``capped``: some segment had more than ``MOST_KEPT_SETS`` sets of tensors to keep, of which only so many were considered.
+    """
 
     def __init__(self, cuts: CutGraph, homes: Homes) -> None:
+        self.capped = False
         self.pricer, self.ahead, self._cuts, self._homes = cuts.pricer, cuts.ahead, cuts, homes
         self._edges: dict[tuple[Node, int], tuple[Edge, ...]] = {}
 
@@ -163,6 +171,9 @@ class KeptGraph:
                 if workload.last_use[write.tensor] <= last:
                     continue
                 places = [home_of(workload, write.tensor, h) for h in self._homes]
+                if len(sets) * (1 + len(places)) > MOST_KEPT_SETS:
+                    self.capped = True
+                    continue
                 sets += [
                     ((*kept, (write.tensor, home)), arrays - p.arrays, space - _buffer_bytes(p))
                     for kept, arrays, space in sets
@@ -209,9 +220,9 @@ class Search:
         self._considered = {}
         considered = 0
         for cut in range(len(ahead) - 1):
-            if self.should_stop():
-                return None
             for node, label in labels[cut].items():
+                if self.should_stop():
+                    return None
                 if label.bound + ahead[cut] >= cutoff:
                     continue
                 edges = self._considered[node] = list(self.graph.edges(node, label.bound, cutoff))

@@ -37,7 +37,7 @@ def cheapest_modes(needed: Sequence[tuple[int, int]], chip: hw.Chip) -> tuple[in
 
 def switch_cycles(modes: Sequence[int], chip: hw.Chip) -> tuple[int, ...]:
     """Switch cycles before each segment of a sequence of arrays in compute mode."""
-    cycles, previous = [], 0
+    cycles, previous = [], 0 if chip.modes.switchable else chip.arrays
     for kappa in modes:
         cycles.append(chip.switch_cycles(max(0, kappa - previous), max(0, previous - kappa)))
         previous = kappa

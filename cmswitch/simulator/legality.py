@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 from cmswitch.errors import CmswitchError
 from cmswitch.program.program import (
@@ -338,19 +338,23 @@ class _Checker:
         self._require(len(grids) == 1, "the copies do not hold the same tiles", multiply)
 
     def _complete(self, tiles: Sequence[WriteTile], multiply: Multiply) -> None:
+        """A copy is a run of blocks, by group and column, each with all its row blocks and bit slices."""
         found = {(t.row_block, t.column_block, t.group, t.bit) for t in tiles}
-        row_blocks, column_blocks, bits = ({key[axis] for key in found} for axis in (0, 1, 3))
-        groups = {tile.group: tile.groups for tile in tiles}
-        missing = next((key for key in product(row_blocks, column_blocks, groups, bits) if key not in found), None)
+        row_blocks, bits = ({key[axis] for key in found} for axis in (0, 3))
+        blocks = {(t.group, t.column_block): t.groups for t in tiles}
+        tiles_of_blocks = ((row, column, group, bit) for group, column in blocks for row in row_blocks for bit in bits)
+        missing = next((key for key in tiles_of_blocks if key not in found), None)
         rule = f"a copy lacks tile (row block, column block, group, bit) {missing}"
         self._require(missing is None, rule, multiply)
-        for what, numbers in (("row block", row_blocks), ("column block", column_blocks), ("bit slice", bits)):
+        for what, numbers in (("row block", row_blocks), ("bit slice", bits)):
             gap = next(iter(sorted(set(range(min(numbers), max(numbers) + 1)) - numbers)), None)
             self._require(gap is None, f"a copy lacks {what} {gap}", multiply)
-        self._require(_contiguous(groups.items()), "a copy lacks groups, or holds some twice", multiply)
-
-
-def _contiguous(runs: Iterable[tuple[int, int]]) -> bool:
-    """Whether runs (first, length) follow one another without gap or overlap."""
-    ordered = sorted(runs)
-    return all(first + length == following for (first, length), (following, _) in pairwise(ordered))
+        last_column = max(column for _, column in blocks)
+        for (group, column), (next_group, next_column) in pairwise(sorted(blocks)):
+            if next_group == group:
+                self._require(next_column == column + 1, f"a copy lacks column block {column + 1}", multiply)
+            else:
+                self._require(column == last_column, f"a copy lacks column block {column + 1}", multiply)
+                self._require(next_column == 0, "a copy lacks column block 0", multiply)
+                follows = next_group == group + blocks[group, column]
+                self._require(follows, "a copy lacks groups, or holds some twice", multiply)

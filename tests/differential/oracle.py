@@ -40,7 +40,7 @@ class Run:
         self.whole = first == 0 and self.ends
         self.tiles = [tile for block in blocks[first:last] for tile in block]
         self.arrays = len(self.tiles)
-        self.row_cycles = chip.mvm_cycles(max(t.rows for block in blocks for t in block)) if blocks else 0
+        self.row_cycles = chip.mvm_cycles(max(t.rows for t in self.tiles)) if blocks else 0
         self.rows = operator.product.rows if operator.product else 0
         all_columns = sum(block[0].columns for block in blocks)
         columns = sum(block[0].columns for block in blocks[first:last])
