@@ -21,7 +21,8 @@ _BYTES_PER_KIB = 1024  # the unit of ru_maxrss
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished process. ``cpu_seconds``: user and system time of it and its children; ``peak_mb``: in 10^6 bytes."""
+    """A finished process. ``cpu_seconds``: user and system time of it and its children; ``peak_mb``: in 10^6 bytes,
+    at least what the process that started it held then."""
 
     stdout: str
     stderr: str

@@ -142,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
     simulate = commands.add_parser("simulate", help="execute a program on a chip's timing simulator")
     simulate.add_argument("program", metavar="PROGRAM", type=Path, help="a program.mop file")
     _add_chip(simulate)
-    simulate.add_argument("--out", metavar="DIR", type=Path, help="write trace.json (opens in Perfetto)")
+    simulate.add_argument("--out", metavar="DIR", type=opt.folder, help="write trace.json (opens in Perfetto)")
     _add_output(simulate)
 
     check = commands.add_parser("check", help="recompute every constraint and cost of a plan")
@@ -248,7 +248,7 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
     add(
         "--out",
         metavar="DIR",
-        type=Path,
+        type=opt.folder,
         help="write plan.json, program.mop, report.json and trace.json (report.html is not in this version)",
     )
     _add_output(solve)

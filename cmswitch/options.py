@@ -116,6 +116,13 @@ def relative_gap(value: str) -> float:
     return number
 
 
+def folder(value: str) -> Path:
+    """The path of a folder for output."""
+    if not value:
+        raise argparse.ArgumentTypeError("expected a folder, got nothing")
+    return Path(value)
+
+
 def dimension(value: str) -> tuple[str, int]:
     """A type for argparse: ``NAME=N`` with a positive whole number."""
     name, separator, size = value.rpartition("=")

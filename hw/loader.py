@@ -18,6 +18,7 @@ from hw.problems import Location, describe, nearest, shown
 _PRESETS = Path(__file__).parent / "presets"
 _LARGEST_FILE = 1 << 18
 _DEEPEST = 8
+_MOST_BRACKETS = 1000
 _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -85,6 +86,8 @@ def parse_chip(content: bytes, label: str) -> Chip:
 
 
 def _compose(text: str, label: str) -> Node | None:
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # ruamel's scanner takes quadratic time on nested brackets
+        raise ChipError([f"{label}:1: expected at most {_DEEPEST} levels of nesting"])
     try:
         node: Node | None = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:

@@ -58,6 +58,7 @@ HINT = "see 'cmswitch solve --help'"
         (["--sched", "static"], "unexpected argument '--sched' (did you mean '--schedule'?)"),
         (["second.onnx"], "unexpected argument 'second.onnx'"),
         (["--threads"], "argument --threads: expected one argument"),
+        (["--out", ""], "argument --out: expected a folder, got nothing"),
         (["--dim", "batch"], "argument --dim: expected NAME=N, for example batch=1, got 'batch'"),
         (["--dim", "=4"], "argument --dim: expected NAME=N, for example batch=1, got '=4'"),
         (["--dim", "batch=1", "--dim", "batch=2"], "argument --dim: 'batch' is given as 1 and as 2"),

@@ -98,7 +98,7 @@ def test_every_named_network_but_minilm_has_a_model() -> None:
 def test_a_process_is_measured() -> None:
     used = run_python(["-c", "import sys; data = bytearray(200_000_000); print(sys.stdin.read())"], "hello")
     assert (used.stdout, used.failure) == ("hello\n", None)
-    assert 200 < used.peak_mb < 300
+    assert used.peak_mb > 200  # more if the process that started it is larger: the kernel counts from the fork on
     assert 0 < used.cpu_seconds < 60
 
 
