@@ -40,6 +40,7 @@ class Price:
     cost: float = math.inf
     exact: SegmentCost | None = None
     allocation: SegmentAllocation | None = None
+    problem: SegmentProblem | None = None
 
 
 @dataclass
@@ -154,12 +155,16 @@ class Pricer:
         price.allocation, price.exact = solution.allocation, solution.exact
         price.cost = math.inf if solution.exact is None else float(solution.exact.total)
         price.bound = min(price.bound, price.cost)
-        price.solved = True
+        price.solved, price.problem = True, None
 
     def _problem(self, price: Price) -> SegmentProblem:
-        first, last, kept = price.representative
-        if kept is None:
-            return self.builder.build(
-                first, last, {}, self.limits, self._reload_free(first, last), relaxed=True
-            ).problem
-        return self.segment(first, last, kept, price.limits).problem
+        """The program of a price, kept until it is solved."""
+        if price.problem is None:
+            first, last, kept = price.representative
+            if kept is None:
+                reload_free = self._reload_free(first, last)
+                segment = self.builder.build(first, last, {}, self.limits, reload_free, relaxed=True)
+            else:
+                segment = self.segment(first, last, kept, price.limits)
+            price.problem = segment.problem
+        return price.problem
