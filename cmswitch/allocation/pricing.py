@@ -28,7 +28,8 @@ class Price:
     """What a segment costs: ``bound`` <= optimum (cycles); once ``solved``, also an allocation and its exact cost.
 
     ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed,
-    a bound on the segment whatever is kept).
+    a bound on the segment whatever is kept). ``tightenings`` of the two better bounds are in ``bound``; ``tight``: only solving
+    raises it further. ``problem`` is the program, while it may be needed again.
     """
 
     representative: tuple[int, int, Kept | None]
