@@ -55,6 +55,8 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
     for node in graph.nodes:
         rule = RULES.get((node.domain, node.operator))
         try:
+            if node.refusal is not None:
+                raise node.refusal
             if rule is None:
                 raise Unsupported("no rule for this operator", "express it with supported operators before export")
             mapped = rule(node)
@@ -173,7 +175,7 @@ class _Builder:
 
     def _product(self, node: Node, rule: Product) -> None:
         held = node.value(rule.operand)
-        product = MatrixProduct(rule.rows, rule.inner, rule.columns, rule.groups, held.weight)
+        product = MatrixProduct(rule.rows, rule.inner, rule.columns, rule.groups, held.weight, rule.recurrent)
         draft = _Draft(len(self._drafts), node.id, rule.chunks, product, [node.id])
         self._drafts.append(draft)
         outputs = node.output_shape()
@@ -183,7 +185,8 @@ class _Builder:
             self._read(draft, node.inputs[rule.operand], "operand", None, None, outputs)
         for index in rule.sides:
             self._read(draft, node.inputs[index], "side", None, None, outputs)
-            self._work(draft, VectorWork(node.id, "add", node.output_elements()))
+            draft.vector.append(VectorWork(node.id, "add", node.output_elements()))
+        draft.vector.extend(VectorWork(node.id, kind, elements, not rule.recurrent) for kind, elements in rule.extra)
         self._put(node.outputs[0], draft, stream)
 
     def _view(self, node: Node) -> None:

@@ -1,8 +1,9 @@
-"""Passes 3 to 5: unique node ids, shapes of every value with constants folded, and removal of dead nodes."""
+"""Passes 3 to 5: unique node ids, shapes of every value with constants folded and composites replaced, no dead nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,8 +14,9 @@ from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
+from cmswitch.graph.composites import EXPANSIONS, Part
 from cmswitch.graph.fold import FOLDERS, LARGEST, constant_data, tensor_data
-from cmswitch.graph.ir import Graph, Node, Shape, Value
+from cmswitch.graph.ir import Graph, Node, Shape, Unsupported, Value
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
@@ -44,19 +46,12 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
         model = onnx.inliner.inline_local_functions(model)
     nodes = _ordered(model.graph, name)
     state = _Inference(model, name)
-    versions = {entry.domain: entry.version for entry in model.opset_import}
     ids = unique_ids(nodes)
-    found: list[Node] = []
     for proto, identity in zip(nodes, ids, strict=True):
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
-        if not state.visit(proto, domain, attributes):
-            version = versions.get(domain, 1)
-            inputs, outputs = tuple(proto.input), tuple(proto.output)
-            found.append(Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, state.values))
+        state.sweep(Part(proto, version=None), identity)
     outputs = tuple(value.name for value in model.graph.output)
     inputs = tuple(value.name for value in network_inputs(model.graph))
-    return Graph(name, tuple(_live(found, outputs)), state.values, inputs, outputs, len(nodes))
+    return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, len(nodes))
 
 
 def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
@@ -110,10 +105,14 @@ def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
 
 
 class _Inference:
-    """One forward sweep over the nodes: shapes from ONNX's own inference, completed node by node as constants fold."""
+    """One forward sweep over the nodes: shapes from ONNX's own inference, completed node by node as constants fold.
+
+    ``found`` are the nodes that run, composite ones replaced by their parts.
+    """
 
     def __init__(self, model: onnx.ModelProto, name: str) -> None:
         self.values: dict[str, Value] = {}
+        self.found: list[Node] = []
         self._types: dict[str, onnx.TypeProto] = {}
         self._opsets = list(model.opset_import)
         self._versions = {entry.domain: entry.version for entry in model.opset_import}
@@ -140,16 +139,34 @@ class _Inference:
             self._types[value.name] = value.type
             self.values[value.name] = Value(_shape(value.type))
 
-    def visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
-        """Record what is known of the node's outputs; True if they are constants, so that the node never runs."""
+    def sweep(self, part: Part, identity: str) -> None:
+        """Record what is known of the node's outputs, and the node or its parts in ``found`` unless they are constants."""
+        proto = part.proto
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        version = part.version or self._versions.get(domain, 1)
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         try:
-            return self._visit(proto, domain, attributes)
+            if self._visit(part, domain, version, attributes):
+                return
+            inputs, outputs = tuple(proto.input), tuple(proto.output)
+            node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
+            expand = EXPANSIONS.get((domain, proto.op_type))
+            parts = expand(node) if expand else None
+        except Unsupported as error:
+            node, parts = replace(node, refusal=error), None
         except MALFORMED as error:
             raise InputError(
                 f"{self._name}: node {proto.name or proto.op_type!r} is malformed ({_first_line(error)}); export the model again"
             ) from error
+        if parts is None:
+            self.found.append(node)
+            return
+        for inner in parts:
+            self.sweep(inner, f"{identity}#{inner.proto.name}")
 
-    def _visit(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> bool:
+    def _visit(self, part: Part, domain: str, version: int, attributes: Mapping[str, Any]) -> bool:
+        """Record what is known of the outputs; True if they are constants, so that the node never runs."""
+        proto = part.proto
         source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
         stored = self.values[source].weight if source else None
         data = self._evaluate(proto, domain, attributes)
@@ -157,7 +174,9 @@ class _Inference:
             dtype = onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
             self._constant(proto.output[0], data.shape, data, dtype, stored)
             return True
-        self._complete(proto, domain)
+        for value, shape in zip(proto.output, part.shapes or (), strict=False):
+            self._types[value] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
+        self._complete(proto, domain, version)
         given = [self.values[value] for value in proto.input if value]
         runs = not all(value.constant for value in given) or proto.op_type in RANDOM
         runs = runs or any(a.HasField("g") or a.graphs for a in proto.attribute)
@@ -189,7 +208,7 @@ class _Inference:
         data = np.asarray(folder(present, attributes))
         return data if data.size <= LARGEST else None
 
-    def _complete(self, proto: onnx.NodeProto, domain: str) -> None:
+    def _complete(self, proto: onnx.NodeProto, domain: str, version: int) -> None:
         """Infer this node alone if the sweep over the whole file left an output without a full shape."""
         if all(_shape(self._types.get(value)) is not None for value in proto.output if value):
             return
@@ -202,12 +221,13 @@ class _Inference:
             if value and (known := self.values[value].data) is not None
         }
         try:
-            schema = onnx.defs.get_schema(proto.op_type, self._versions.get(domain, 1), domain)
+            schema = onnx.defs.get_schema(proto.op_type, version, domain)
         except onnx.defs.SchemaError:
             return
         try:
+            opsets = [*(o for o in self._opsets if o.domain != domain), onnx.helper.make_opsetid(domain, version)]
             found = shape_inference.infer_node_outputs(
-                schema, proto, types, data, opset_imports=self._opsets, ir_version=self._ir_version
+                schema, proto, types, data, opset_imports=opsets, ir_version=self._ir_version
             )
         except (shape_inference.InferenceError, RuntimeError) as error:
             raise InputError(

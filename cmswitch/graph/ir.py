@@ -44,7 +44,10 @@ ABSENT = Value(())
 
 @dataclass(frozen=True)
 class Node:
-    """One node. ``inputs`` and ``outputs`` are value names ("" = left out), ``values`` what is known of each of them."""
+    """One node. ``inputs`` and ``outputs`` are value names ("" = left out), ``values`` what is known of each of them.
+
+    ``refusal``: why it cannot be mapped, if that is known before its rule is asked.
+    """
 
     id: str
     operator: str
@@ -54,6 +57,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: Mapping[str, Value] = field(repr=False)
+    refusal: Unsupported | None = None
 
     def has(self, index: int) -> bool:
         """Whether input number ``index`` is given."""

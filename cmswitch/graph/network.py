@@ -41,7 +41,8 @@ class MatrixProduct:
     """``groups`` independent products X[rows x inner] . W[inner x columns] (rows, inner and columns of one group).
 
     ``weight`` names the constant that the arrays hold (equal names are one tied weight, stored once); None means that
-    the operand is an activation, written into the arrays at run time (*dynamic*).
+    the operand is an activation, written into the arrays at run time (*dynamic*). *Recurrent*: a chunk cannot be fetched
+    before the operator's own output of the chunk before is available.
     """
 
     rows: int
@@ -49,6 +50,7 @@ class MatrixProduct:
     columns: int
     groups: int = 1
     weight: str | None = None
+    recurrent: bool = False
 
     @property
     def dynamic(self) -> bool:

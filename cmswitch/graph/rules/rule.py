@@ -15,7 +15,8 @@ class Product:
 
     ``matrix`` and ``operand`` are the numbers of the inputs that are streamed and held in the arrays; ``sides`` of further
     activations that are added to the result. The output is made in ``chunks`` equal chunks along its ``axes``, following
-    the matrix by ``link``. ``expanded``: elements of the im2col matrix (None: those of the input).
+    the matrix by ``link``. ``expanded``: elements of the im2col matrix (None: those of the input). ``recurrent``: each
+    chunk needs the output of the chunk before; ``extra`` vector work follows the product in the same operator.
     """
 
     rows: int
@@ -29,6 +30,8 @@ class Product:
     link: Link
     expanded: int | None = None
     sides: tuple[int, ...] = ()
+    recurrent: bool = False
+    extra: tuple[tuple[str, int], ...] = ()  # kind, elements
 
 
 @dataclass(frozen=True)

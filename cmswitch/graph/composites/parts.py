@@ -1,0 +1,65 @@
+"""The simpler nodes that a composite node stands for, and a way to write them down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from cmswitch.graph.ir import Node, Shape
+
+PARTS_VERSION = 21
+"""Version of the standard operator set in which parts are written."""
+
+INTERNAL_DOMAIN = "cmswitch"
+"""Domain of operators that exist only between an expansion and the rule that maps them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One node of an expansion. Its name is unique among the parts; the composite's id is put before it.
+
+    ``version``: of the operator set of its domain (None: the file's). ``shapes`` of its outputs, where ONNX cannot infer
+    them.
+    """
+
+    proto: onnx.NodeProto
+    version: int | None = PARTS_VERSION
+    shapes: tuple[Shape, ...] | None = None
+
+
+Expansion = Callable[[Node], Sequence[Part] | None]
+"""The parts of a node (None: it is no composite in this form). Raises :class:`Unsupported` where it has no meaning here."""
+
+
+class Parts:
+    """Writes the parts of ``node``. Every method returns the name of the value that it makes."""
+
+    def __init__(self, node: Node) -> None:
+        self.list: list[Part] = []
+        self._node = node
+
+    def add(
+        self,
+        operator: str,
+        *inputs: str,
+        output: str | None = None,
+        domain: str = "",
+        shape: Shape | None = None,
+        **attributes: Any,
+    ) -> str:
+        """A node with one output, called ``output`` or after its place; ``shape`` of it where ONNX cannot infer it."""
+        name = f"{operator}_{len(self.list)}"
+        made = output or f"{self._node.id}#{name}"
+        proto = helper.make_node(operator, list(inputs), [made], name=name, domain=domain, **attributes)
+        version = PARTS_VERSION if not domain else 1
+        self.list.append(Part(proto, version, None if shape is None else (shape,)))
+        return made
+
+    def constant(self, values: Any, kind: type = np.int64) -> str:
+        """A constant tensor."""
+        return self.add("Constant", value=numpy_helper.from_array(np.asarray(values, kind)))
