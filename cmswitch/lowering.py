@@ -209,6 +209,7 @@ class _Lowering:
             emits=tuple(self._emit(work, m) for m in work.writes),
             operand=operand,
             operand_after=operand_after.name if operand_after else None,
+            recurrent=work.recurrent,
         )
 
     def _fetch(self, work: PieceWork, moved: Moved) -> Fetch:

@@ -8,32 +8,34 @@ Data (integers; cycles over all chunks)
     the longest tile, W_i of all tiles of a copy, P arrays written at once, A arrays,
     use_{i,eo,p,action} traffic (action: fetch, write, operand)
 Variables
-    y_id, z_eo in {0,1};  L_i busy cycles, lambda_i latency of one chunk, s_i start, f_i finish,
+    y_id, z_eo in {0,1};  L_i busy cycles but for the MVMs, lambda_i latency of one chunk, s_i start, f_i finish,
     g_i writing and r_i end of writing of an operand,
-    T makespan, H, Q idle time of a saturated vector unit at the start and end, R reload
+    T makespan, H_r, Q_r idle time of a saturated resource r (vector unit, main memory, buffer) at the start and end, R reload
 
     minimise  T + R                                                                                     [cycles]
     (1)  sum_d y_id = 1
     (2)  sum_o z_eo = 1
     (3)  sum_id a_i d y_id <= A_compute ;  sum_eo arrays_eo z_eo <= A_memory ;  both together <= A
     (4)  sum_eo bytes_eo z_eo <= buffer bytes
-    (5)  m_i = sum_d ceil(M_i / d) tau_i y_id
+    (5)  m_i = sum_d ceil(M_i / d) tau_i y_id            (recurrent: C_i times the MVMs of a chunk, as in lambda)
     (6)  load_{i,p} = fixed_{i,p} + sum_eo use_{i,eo,p} z_eo     without operand reads; the arrays of e carry all users' load
-    (7)  L_i >= m_i ;  L_i >= V_i ;  L_i >= load_{i,p} for p main memory and buffer ;  L_i >= sum_k load_{k,arrays of e}
-         for each user i of e
-    (8)  lambda_i = (fetch_i + V_i + write_i) / C_i + sum_d ceil(ceil(M_i / C_i) / d) tau_i y_id ,
+    (7)  L_i >= V_i ;  L_i >= load_{i,p} for p main memory and buffer ;  L_i >= sum_k load_{k,arrays of e}  for each user i of e ;
+         L_i >= C_i lambda_i  for a recurrent stage
+    (8)  lambda_i = v_i + sum_d ceil(ceil(M_i / C_i) / d) tau_i y_id ,  v_i = (fetch_i + V_i + write_i) / C_i ,
              fetch_i >= fetch_{i,p} ,  write_i >= write_{i,p}  for every port p
-         f_i >= s_i + lambda_i + (1 - 1/C_i) L_i
+         n chunks of i take  t_i(n) = max( lambda_i + (n - 1)/C_i L_i ,  v_i + n/C_i m_i )  (one row for each term)
+         f_i >= s_i + t_i(C_i)
          for every dependence k -> j, m over the stages between:
-             s_j >= s_k + lambda_k + (first - 1)/C_k L_k + sum_m lambda_m
-             f_j >= f_k + sum_m lambda_m + lambda_j + (last - 1)/C_j L_j
+             s_j >= s_k + t_k(first) + sum_m lambda_m
+             f_j >= f_k + sum_m lambda_m + t_j(last)
          for every dynamic operand k -> j instead, w_j(d) = max(w_j, ceil(W_j d / P)) the time on the write drivers, which take
          one operand after another (i the one before j):
              s_j >= r_j ,  r_j >= f_k + g_j ,  r_j >= r_i + sum_d w_j(d) y_jd ,  g_j >= operand_{j,p} ,  g_j >= sum_d w_j(d) y_jd
-    (9)  T >= f_i ;  T >= sum of all traffic of p, for every port p ;  T >= sum_i V_i + H + Q  (if any V_i > 0), where the
-         vector unit idles while the pipeline fills, H >= fetch_1/C_1 + c_1 ,  H >= s_j - done_j  for every j , and while its last
-         stages drain, Q >= lambda_j + (last - 1)/C_j L_j - rest_j  for their direct dependences. done_j is the vector work that
-         must precede the start of j, rest_j what is left of j's when its producer has finished; c is the sum over d in lambda.
+    (9)  T >= f_i ;  T >= sum of all traffic of p, for the arrays p of each tensor ;  T >= work_r + H_r + Q_r  for every
+         resource r with work: it idles while the pipeline fills, H_r >= s_j - done_jr  for every j > 1 , and for the vector unit
+         H >= fetch_1/C_1 + c_1 ; and while the last stages drain, Q_r >= t_j(last) - rest_jr  for their direct dependences.
+         work_r is all of the resource's work, operand reads included; done_jr what must precede the start of j, rest_jr what is
+         left of j's when its producer has finished; c is the sum over d in lambda.
     (10) i over the stages with weights to reload:
          R >= reload cycles (reading the weights and writing one copy, a constant) ;  P R >= sum_id W_i d y_id
 
@@ -83,8 +85,8 @@ def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
         ("precedence", _precedence(model, problem)),
         ("operands", _operands(model, problem, loads)),
         ("makespan", _makespan(model)),
-        ("ports", _ports(model, problem, loads)),
-        ("vector_unit", _vector_unit(model, problem)),
+        ("arrays", _arrays(model, problem, loads)),
+        ("resources", _resources(model, problem, loads)),
         ("reload", _reload(model, problem)),
     ):
         constraints = pyo.ConstraintList()
@@ -142,11 +144,12 @@ def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
     model.z = pyo.Var(
         [(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary
     )
-    for name in ("L", "latency_of", "fetched", "written", "s", "f", "g", "r"):
+    for name in ("L", "latency_of", "moved", "fetched", "written", "s", "f", "g", "r"):
         model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
     model.T = pyo.Var(domain=pyo.NonNegativeReals)
-    for name in ("R", "H", "Q"):
-        model.add_component(name, pyo.Var(domain=pyo.NonNegativeReals))
+    model.R = pyo.Var(domain=pyo.NonNegativeReals)
+    for name in ("H", "Q"):
+        model.add_component(name, pyo.Var(["vector", "main", "buffer"], domain=pyo.NonNegativeReals))
 
 
 class _Loads:
@@ -226,8 +229,8 @@ def _busy(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> I
     """(5), (7)."""
     moving = ("fetch", "write")
     for i, stage in enumerate(problem.stages):
-        if stage.arrays:
-            yield model.L[i] >= _by_copies(model, problem, i, mvm_cycles)
+        if stage.recurrent:
+            yield model.L[i] >= stage.chunks * model.latency_of[i]
         model.L[i].setlb(stage.vector_cycles / model.unit)
         for port, users in loads.ports.items():
             if (
@@ -244,25 +247,35 @@ def _latency(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -
             for port in loads.ports:
                 if (load := loads.of(port, {i}, (action,))) is not None:
                     yield var >= load
-        moved = (model.fetched[i] + model.written[i] + stage.vector_cycles / model.unit) / stage.chunks
-        yield model.latency_of[i] == moved + _by_copies(model, problem, i, first_chunk_cycles)
+        moved = model.fetched[i] + model.written[i] + stage.vector_cycles / model.unit
+        yield model.moved[i] == moved / stage.chunks
+        yield model.latency_of[i] == model.moved[i] + _by_copies(model, problem, i, first_chunk_cycles)
+
+
+def _pace(model: pyo.ConcreteModel, problem: SegmentProblem, i: int, chunks: int) -> list[Expr]:
+    """(8) The terms of ``t_i(chunks)``, the greatest of which it is."""
+    stage = problem.stages[i]
+    terms = [model.latency_of[i] + (chunks - 1) / stage.chunks * model.L[i]]
+    if stage.arrays and chunks > 1:  # for one chunk the first term is the greater
+        terms.append(model.moved[i] + chunks / stage.chunks * _by_copies(model, problem, i, mvm_cycles))
+    return terms
 
 
 def _precedence(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
     """(8) second part: the pipeline, without the rows that others imply."""
-    chunks = [stage.chunks for stage in problem.stages]
-    s, f, wait, busy = model.s, model.f, model.latency_of, model.L
-    for i in range(len(chunks)):
-        yield f[i] >= s[i] + wait[i] + (1 - 1 / chunks[i]) * busy[i]
+    s, f = model.s, model.f
+    for i, stage in enumerate(problem.stages):
+        for time in _pace(model, problem, i, stage.chunks):
+            yield f[i] >= s[i] + time
     edges = pipeline(problem)
     for dep in edges.starts:
-        k, j = dep.before, dep.after
-        terms = [(1.0, wait[m]) for m in dep.between]
-        yield s[j] >= s[k] + wait[k] + (dep.first - 1) / chunks[k] * busy[k] + _linear(terms)
+        via = _linear([(1.0, model.latency_of[m]) for m in dep.between])
+        for time in _pace(model, problem, dep.before, dep.first):
+            yield s[dep.after] >= s[dep.before] + time + via
     for dep in edges.finishes:
-        k, j = dep.before, dep.after
-        terms = [(1.0, wait[m]) for m in dep.between]
-        yield f[j] >= f[k] + wait[j] + (dep.last - 1) / chunks[j] * busy[j] + _linear(terms)
+        via = _linear([(1.0, model.latency_of[m]) for m in dep.between])
+        for time in _pace(model, problem, dep.after, dep.last):
+            yield f[dep.after] >= f[dep.before] + time + via
 
 
 def _operands(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
@@ -289,29 +302,44 @@ def _makespan(model: pyo.ConcreteModel) -> Iterator[Expr]:
         yield finish <= model.T
 
 
-def _ports(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
-    """(9) second part: each port carries its whole traffic within the makespan."""
+def _arrays(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(9) second part: the arrays of a tensor carry all of its traffic within the makespan."""
     everyone = set(range(len(problem.stages)))
     for port in loads.ports:
-        if (load := loads.of(port, everyone, ("fetch", "write", "operand"))) is not None:
-            yield load <= model.T
+        if port.startswith("arrays:"):
+            load = loads.of(port, everyone, ("fetch", "write", "operand"))
+            if load is not None:
+                yield load <= model.T
 
 
-def _vector_unit(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:
-    """(9) third part: the vector unit's work, and its idle time while a pipeline that it saturates fills and drains."""
-    stages, unit = problem.stages, model.unit
-    work = sum(stage.vector_cycles for stage in stages)
-    if not work:
-        return
+def _resources(model: pyo.ConcreteModel, problem: SegmentProblem, loads: _Loads) -> Iterator[Expr]:
+    """(9) third part: the work on what all stages share, and its idle time while a saturated pipeline fills and drains."""
+    stages, unit, everyone = problem.stages, model.unit, range(len(problem.stages))
     ideal = saturation(problem)
-    yield work / unit + model.H + model.Q <= model.T
-    first = _by_copies(model, problem, 0, first_chunk_cycles)
-    yield model.fetched[0] / stages[0].chunks + first <= model.H
-    for j, done in enumerate(ideal.done):
-        yield model.s[j] - float(done) / unit <= model.H
-    for dep, rest in ideal.ends:
-        j = dep.after
-        yield model.latency_of[j] + (dep.last - 1) / stages[j].chunks * model.L[j] - float(rest) / unit <= model.Q
+    vector = [stage.vector_cycles / unit for stage in stages]
+    none: list[Expr] = [0.0 for _ in stages]
+
+    def of(port: str, action: tuple[str, ...]) -> list[Expr]:
+        return [0.0 if (load := loads.of(port, {i}, action)) is None else load for i in everyone]
+
+    for resource, work, operand in (
+        ("vector", vector, none),
+        ("main", of("main", ("fetch", "write")), of("main", ("operand",))),
+        ("buffer", of("buffer", ("fetch", "write")), of("buffer", ("operand",))),
+    ):
+        if all(isinstance(load, float) and not load for load in (*work, *operand)):
+            continue
+        fill, drain = model.H[resource], model.Q[resource]
+        yield pyo.quicksum([*work, *operand]) + fill + drain <= model.T
+        for j in everyone[1:]:
+            done = [float(share) * work[i] for i, share in enumerate(ideal.before[j])]
+            yield model.s[j] - pyo.quicksum([*done, *operand[: j + 1]]) <= fill
+        for dep, share in ideal.ends:
+            for time in _pace(model, problem, dep.after, dep.last):
+                yield time - float(share) * work[dep.after] <= drain
+    if any(vector):
+        first = _by_copies(model, problem, 0, first_chunk_cycles)
+        yield model.fetched[0] / stages[0].chunks + first <= model.H["vector"]
 
 
 def _reload(model: pyo.ConcreteModel, problem: SegmentProblem) -> Iterator[Expr]:

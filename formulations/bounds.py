@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import floor
 
+from formulations.pipeline import saturation
 from formulations.relaxation import Box, Relaxation
 from formulations.segment import SegmentProblem, StageData
 from formulations.sharing import shared_bound
@@ -69,7 +70,7 @@ class _Needs:
         self.scale = relaxation.scale
         self.least_reload = relaxation.reload_of([0] * relaxation.count)
         self.least = max(
-            times.makespan + self.least_reload, floor(shared_bound(problem, relaxation.ideal) * self.scale)
+            times.makespan + self.least_reload, floor(shared_bound(problem, saturation(problem)) * self.scale)
         )
         self.paths = paths(relaxation, times, *relaxation.tails(box, times))
 
@@ -93,7 +94,7 @@ class _Needs:
         spare, copies = self.spare, []
         for i, stage in enumerate(self.stages):
             ways, other = self.paths[i], self.times.other[i]
-            room, scale = most - self.times.moved[i], self.scale
+            room, scale, chunk = most - self.times.moved[i], self.scale, self.relaxation.share_of_chunk[i]
 
             def enough(
                 d: int,
@@ -102,9 +103,12 @@ class _Needs:
                 other: int = other,
                 room: int = room,
                 scale: int = scale,
+                chunk: int = chunk,
             ) -> bool:
-                busy, left = max(mvm_cycles(stage, d), other), room - scale * first_chunk_cycles(stage, d)
-                return all(fixed + weight * busy <= left for fixed, weight in ways)
+                mvm, first = mvm_cycles(stage, d), scale * first_chunk_cycles(stage, d)
+                return all(
+                    fixed + max(first + weight * other, (weight + chunk) * mvm) <= room for fixed, weight in ways
+                )
 
             d = stage.copies[0]
             if not enough(d):

@@ -81,32 +81,28 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
     """Least T of rows (5) to (9)."""
     stages = problem.stages
     span = range(len(stages))
-    by_action: dict[tuple[int, str], dict[str, int]] = {}
-    load: list[dict[str, int]] = [{} for _ in stages]
-    total: dict[str, int] = {}
-    for (i, action, port), cycles in traffic.cycles.items():
-        by_action.setdefault((i, action), {})[port] = cycles
-        total[port] = total.get(port, 0) + cycles
-        if action != "operand":
-            load[i][port] = load[i].get(port, 0) + cycles
-    shared = {port: sum(own.get(port, 0) for own in load) for port in total}
+    loads = _Loads(problem, traffic)
+    mvm = [mvm_cycles(stage, d) for stage, d in zip(stages, copies, strict=True)]
+    moved: list[Fraction] = []  # rows (7) and (8)
+    latency: list[Fraction] = []
+    other: list[int | Fraction] = []
+    for i, stage in enumerate(stages):
+        moving = loads.longest(i, "fetch") + stage.vector_cycles + loads.longest(i, "write")
+        moved.append(Fraction(moving, stage.chunks))
+        latency.append(moved[i] + first_chunk_cycles(stage, copies[i]))
+        other.append(max(stage.vector_cycles, *loads.ports(i), 0))
+        if stage.recurrent:
+            other[i] = max(other[i], stage.chunks * latency[i])
 
-    def longest(i: int, action: str) -> int:
-        return max(by_action.get((i, action), {}).values(), default=0)
+    def pace(i: int, chunks: int) -> Fraction:
+        """(8) Time of ``chunks`` successive chunks of stage i."""
+        total = stages[i].chunks
+        return max(latency[i] + Fraction(chunks - 1, total) * other[i], moved[i] + Fraction(chunks * mvm[i], total))
 
-    busy = []  # L_i, rows (7)
-    latency = []  # lambda_i, row (8)
-    wait = []  # before the vector work of the first chunk, row (9)
-    for i in span:
-        ports = [shared[port] if port.startswith("arrays:") else cycles for port, cycles in load[i].items()]
-        busy.append(max(mvm_cycles(stages[i], copies[i]), stages[i].vector_cycles, *ports, 0))
-        wait.append(Fraction(longest(i, "fetch"), stages[i].chunks) + first_chunk_cycles(stages[i], copies[i]))
-        latency.append(wait[i] + Fraction(stages[i].vector_cycles + longest(i, "write"), stages[i].chunks))
     drivers_free = Fraction(0)
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j in span:
-        chunk = Fraction(busy[j], stages[j].chunks)
         begins, ends = [Fraction(0)], [Fraction(0)]
         for dep in problem.dependences:
             if dep.after != j:
@@ -114,21 +110,62 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
             k = dep.before
             if dep.operand:
                 writing = operand_write_cycles(stages[j], copies[j], problem.write_drivers)
-                drivers_free = max(drivers_free + writing, finish[k] + max(writing, longest(j, "operand")))
+                drivers_free = max(drivers_free + writing, finish[k] + max(writing, loads.longest(j, "operand")))
                 begins.append(drivers_free)
             else:
                 via = sum((latency[m] for m in dep.between), Fraction(0))
-                begins.append(start[k] + latency[k] + Fraction((dep.first - 1) * busy[k], stages[k].chunks) + via)
-                ends.append(finish[k] + via + latency[j] + (dep.last - 1) * chunk)
+                begins.append(start[k] + via + pace(k, dep.first))
+                ends.append(finish[k] + via + pace(j, dep.last))
         start.append(max(begins))
-        finish.append(max(*ends, start[j] + latency[j] + busy[j] - chunk))
-    work = sum(stage.vector_cycles for stage in stages)
-    if not work:
-        return max(*finish, *(Fraction(t) for t in total.values()))
+        finish.append(max(*ends, start[j] + pace(j, stages[j].chunks)))
     ideal = saturation(problem)
-    head = max(wait[0], *(begin - done for begin, done in zip(start, ideal.done, strict=True)))
-    tails = [Fraction(0)]
-    for dep, rest in ideal.ends:
-        j = dep.after
-        tails.append(latency[j] + Fraction((dep.last - 1) * busy[j], stages[j].chunks) - rest)
-    return max(*finish, *(Fraction(t) for t in total.values()), work + head + max(tails))
+    first_vector = latency[0] - Fraction(stages[0].vector_cycles + loads.longest(0, "write"), stages[0].chunks)
+    saturated = [Fraction(0)]
+    for work, operand, head in (
+        ([stage.vector_cycles for stage in stages], [0 for _ in stages], first_vector),
+        (*loads.shared("main"), Fraction(0)),
+        (*loads.shared("buffer"), Fraction(0)),
+    ):
+        if not any(work) and not any(operand):
+            continue
+        fills, drains = [head], [Fraction(0)]
+        for j in span:
+            done = sum((share * work[i] for i, share in enumerate(ideal.before[j])), Fraction(0))
+            fills.append(start[j] - done - sum(operand[: j + 1]))
+        for dep, share in ideal.ends:
+            drains.append(pace(dep.after, dep.last) - share * work[dep.after])
+        saturated.append(sum(work) + sum(operand) + max(fills) + max(drains))
+    return max(*finish, *saturated, *map(Fraction, loads.array_totals()))
+
+
+class _Loads:
+    """(6) The traffic of an allocation."""
+
+    def __init__(self, problem: SegmentProblem, traffic: Traffic) -> None:
+        self._by_action: dict[tuple[int, str], dict[str, int]] = {}
+        self._streamed: list[dict[str, int]] = [{} for _ in problem.stages]
+        self._operand: list[dict[str, int]] = [{} for _ in problem.stages]
+        for (i, action, port), cycles in traffic.cycles.items():
+            self._by_action.setdefault((i, action), {})[port] = cycles
+            own = self._operand[i] if action == "operand" else self._streamed[i]
+            own[port] = own.get(port, 0) + cycles
+
+    def longest(self, i: int, action: str) -> int:
+        """Cycles of ``action``, whose moves run in parallel on distinct ports."""
+        return max(self._by_action.get((i, action), {}).values(), default=0)
+
+    def shared(self, port: str) -> tuple[list[int], list[int]]:
+        """Cycles of each stage on ``port``: streaming, and reading its operand."""
+        return [own.get(port, 0) for own in self._streamed], [own.get(port, 0) for own in self._operand]
+
+    def ports(self, i: int) -> list[int]:
+        """(7) What stage i waits for on each port that it streams over: its own load, for arrays that of all users."""
+        return [
+            sum(self.shared(port)[0]) if port.startswith("arrays:") else cycles
+            for port, cycles in self._streamed[i].items()
+        ]
+
+    def array_totals(self) -> list[int]:
+        """Cycles on the port of the arrays of each tensor."""
+        ports = {port for own in (*self._streamed, *self._operand) for port in own if port.startswith("arrays:")}
+        return [sum(map(sum, self.shared(port))) for port in sorted(ports)]

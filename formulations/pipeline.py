@@ -1,10 +1,9 @@
-"""The precedence graph of a segment: without the dependences that others imply, and what it leaves the vector unit idle."""
+"""The precedence graph of a segment: without the dependences that others imply, and when it leaves a resource idle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
 
 from formulations.segment import Dependence, SegmentProblem
 
@@ -55,39 +54,32 @@ def pipeline(problem: SegmentProblem) -> Pipeline:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How the vector unit idles at either end of a pipeline that it saturates.
+    """How a resource that all stages use idles at either end of a pipeline that saturates it.
 
-    ``done[j]``: vector cycles that the dependences require before stage j starts (all work of an earlier stage that j does
-    not depend on). ``ends``: direct dependences of the stages that end the pipeline, each with the vector cycles that its
-    ``after`` still has to do once its ``before`` has finished.
+    ``before[j][i]``: share of the work of stage i < j that the dependences require before stage j starts (1 if j does not
+    depend on i). ``ends``: direct dependences of the stages that end the pipeline, each with the share of the work of its
+    ``after`` that is left once its ``before`` has finished.
     """
 
-    done: tuple[Fraction, ...]
+    before: tuple[tuple[Fraction, ...], ...]
     ends: tuple[tuple[Dependence, Fraction], ...]
 
 
 def saturation(problem: SegmentProblem) -> Saturation:
-    """The constants of the rows of (9) for the vector unit."""
-    stages = problem.stages
+    """The shares in the rows of (9) for the vector unit, main memory and the buffer."""
+    chunks = [stage.chunks for stage in problem.stages]
     first: dict[tuple[int, int], int] = {}
     for dep in problem.dependences:
         pair = (dep.before, dep.after)
-        first[pair] = max(first.get(pair, 1), stages[dep.before].chunks if dep.operand else dep.first)
-    scale = lcm(*(stage.chunks for stage in stages))
-    per_chunk = [stage.vector_cycles * (scale // stage.chunks) for stage in stages]
-    done = []
-    for j in range(len(stages)):
-        work = sum(min(first.get((i, j), stages[i].chunks), stages[i].chunks) * per_chunk[i] for i in range(j))
-        done.append(Fraction(work, scale))
+        first[pair] = max(first.get(pair, 1), chunks[dep.before] if dep.operand else dep.first)
+    before = tuple(
+        tuple(Fraction(min(first.get((i, j), chunks[i]), chunks[i]), chunks[i]) for i in range(j))
+        for j in range(len(chunks))
+    )
     inner = {dep.before for dep in problem.dependences}
     ends = tuple(
-        (
-            dep,
-            Fraction(
-                min(dep.last, stages[dep.after].chunks) * stages[dep.after].vector_cycles, stages[dep.after].chunks
-            ),
-        )
+        (dep, Fraction(min(dep.last, chunks[dep.after]), chunks[dep.after]))
         for dep in problem.dependences
         if dep.after not in inner and not dep.between and not dep.operand
     )
-    return Saturation(tuple(done), ends)
+    return Saturation(before, ends)

@@ -42,7 +42,8 @@ class Share:
     """Least traffic of a tensor over some of its placements, in cycles.
 
     ``users``: per stage (fetch, write, operand) on main memory, the same on the buffer, then what any of the placements needs
-    on whichever port: fetch, write, operand and busy cycles.
+    on whichever port: fetch, write, operand and busy cycles. ``most``: per stage, the most that it streams over main memory
+    and over the buffer.
     """
 
     arrays: int
@@ -51,11 +52,16 @@ class Share:
     buffer: int
     longest: int
     users: tuple[tuple[int, tuple[int, ...]], ...]
+    most: tuple[tuple[int, int, int], ...]
 
 
 @dataclass
 class Times:
-    """Least times over a box (scaled but for ``busy``), forwards and backwards: what :meth:`Relaxation.shrink` reasons with."""
+    """Least times over a box (scaled but for cycles of MVMs and of ports), forwards: what shrinking reasons with.
+
+    ``other``: busy but for MVMs. ``rest[j]``: what a saturated resource needs at least from the start of stage j to the end;
+    ``drains``: for each of the stages that end the pipeline, what a saturated resource needs besides the stage's last chunks.
+    """
 
     makespan: int
     moved: list[int]
@@ -64,12 +70,16 @@ class Times:
     buffer: list[int]
     main_total: int
     buffer_total: int
-    busy: list[int]
+    mvm: list[int]
     latency: list[int]
     start: list[int]
     finish: list[int]
-    head: int
-    tail: int
+    rest: list[int]
+    drains: list[int]
+
+    def pace(self, i: int, weight: int, chunk: int) -> int:
+        """(8) Time of the chunks of stage i that make up ``weight + chunk`` of ``scale``, ``chunk`` being one of them."""
+        return max(self.latency[i] + weight * self.other[i], self.moved[i] + (weight + chunk) * self.mvm[i])
 
 
 ACTIONS = ("fetch", "write", "operand")
@@ -97,6 +107,7 @@ class Relaxation:
         self.writing = [[self.scale * operand_write_cycles(stage, d, ports) for d in stage.copies] for stage in stages]
         self.vector = [stage.vector_cycles for stage in stages]
         self.vector_total = sum(self.vector)
+        self.recurrent = [stage.recurrent for stage in stages]
         self._edges(problem)
         self._reload(problem)
         self.fixed = [[0] * 6 for _ in stages]
@@ -119,9 +130,10 @@ class Relaxation:
             self.finishes[dep.after].append((dep.before, (dep.last - 1) * chunk[dep.after], dep.between))
         for dep in edges.operands:
             self.operands[dep.after].append(dep.before)
-        self.ideal = ideal = saturation(problem)
-        self.done = [int(self.scale * done) for done in ideal.done]
-        self.ends = [(d.after, (d.last - 1) * chunk[d.after], int(self.scale * rest)) for d, rest in ideal.ends]
+        ideal = saturation(problem)
+        self.before = [[int(self.scale * share) for share in shares] for shares in ideal.before]
+        self.done = [sum(s * v for s, v in zip(shares, self.vector, strict=False)) for shares in self.before]
+        self.ends = [(d.after, (d.last - 1) * chunk[d.after], int(self.scale * share)) for d, share in ideal.ends]
 
     def _reload(self, problem: SegmentProblem) -> None:
         indices = reloaded(problem)
@@ -181,8 +193,9 @@ class Relaxation:
                     if t[6 + a] > floor[a]:
                         floor[a] = t[6 + a]
         moved, other, main, buffer = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
-        busy, latency, start, finish = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
-        makespan = head = tail = drivers_free = 0
+        mvm, latency, start, finish = [0] * self.count, [0] * self.count, [0] * self.count, [0] * self.count
+        makespan = drivers_free = first_vector = 0
+        chunks = self.share_of_chunk
         for j in span:
             fm, wm, om, fb, wb, ob = loads[j]
             f, w, o, b = floors[j]
@@ -190,14 +203,18 @@ class Relaxation:
             buffer[j] = fb + wb
             vector = self.vector[j]
             fetched = max(fm, fb, f)
-            moved[j] = (fetched + vector + max(wm, wb, w)) * self.share_of_chunk[j]
-            other[j] = max(fm + wm, fb + wb, b, vector)
+            written = max(wm, wb, w)
             top = box.high[j]
-            busy_j = max(self.mvm[j][top], other[j])
-            latency_j = moved[j] + self.first[j][top]
+            moved_j = moved[j] = (fetched + vector + written) * chunks[j]
+            other_j = max(fm + wm, fb + wb, b, vector)
+            latency_j = latency[j] = moved_j + self.first[j][top]
+            if self.recurrent[j]:
+                other_j = max(other_j, latency_j // chunks[j])
+            other[j] = other_j
+            mvm_j = mvm[j] = self.mvm[j][top]
             begin = 0
             for k, weight, between in self.starts[j]:
-                t_k = start[k] + latency[k] + weight * busy[k]
+                t_k = start[k] + max(latency[k] + weight * other[k], moved[k] + (weight + chunks[k]) * mvm[k])
                 for m in between:
                     t_k += latency[m]
                 if t_k > begin:
@@ -207,49 +224,95 @@ class Relaxation:
                 after = max(finish[k] for k in self.operands[j])
                 drivers_free = max(drivers_free + self.writing[j][box.low[j]], after + writing)
                 begin = max(begin, drivers_free)
-            end = begin + latency_j + busy_j * (self.scale - self.share_of_chunk[j])
+            end = begin + max(latency_j + other_j * (self.scale - chunks[j]), moved_j + self.scale * mvm_j)
             for k, weight, between in self.finishes[j]:
-                t_k = finish[k] + latency_j + weight * busy_j
+                t_k = finish[k] + max(latency_j + weight * other_j, moved_j + (weight + chunks[j]) * mvm_j)
                 for m in between:
                     t_k += latency[m]
                 if t_k > end:
                     end = t_k
-            busy[j] = busy_j
-            latency[j] = latency_j
             start[j] = begin
             finish[j] = end
             if j == 0:
-                head = fetched * self.share_of_chunk[0] + self.first[0][top]
-            elif begin - self.done[j] > head:
-                head = begin - self.done[j]
+                first_vector = fetched * chunks[0] + self.first[0][top]
             if end > makespan:
                 makespan = end
-        for j, weight, rest in self.ends:
-            tail = max(tail, latency[j] + weight * busy[j] - rest)
-        makespan = max(makespan, self.scale * max(main_total, buffer_total, longest))
-        if self.vector_total:
-            makespan = max(makespan, self.scale * self.vector_total + head + tail)
-        return Times(
-            makespan, moved, other, main, buffer, main_total, buffer_total, busy, latency, start, finish, head, tail
+        makespan = max(makespan, self.scale * longest)
+        rest, drains = [0] * self.count, [0] * len(self.ends)
+        times = Times(
+            makespan, moved, other, main, buffer, main_total, buffer_total, mvm, latency, start, finish, rest, drains
         )
+        self._saturate(box, times, loads, first_vector)
+        return times
+
+    def _saturate(self, box: Box, times: Times, loads: list[list[int]], first_vector: int) -> None:
+        """(9) Raise the makespan to what the vector unit, main memory and the buffer need with the idle time at the ends.
+
+        The traffic in ``loads`` is the least, so that a row is summed from what it leaves after the start of a stage; only the
+        rest of a stage that ends the pipeline is subtracted, and therefore taken at its most.
+        """
+        paces = [times.pace(j, weight, self.share_of_chunk[j]) for j, weight, _ in self.ends]
+        work = self.scale * self.vector_total
+        if work:
+            left = [rest * self.vector[j] for j, _, rest in self.ends]
+            self._idle(times, work + first_vector, [work - done for done in self.done], paces, left)
+        most: list[tuple[int, int]] | None = None
+        latest = max(times.start) + max(paces, default=0)
+        for port, total in enumerate((times.main_total, times.buffer_total)):
+            if not total or self.scale * total + latest <= times.makespan:
+                continue
+            if most is None:
+                most = self._most(box)
+            streamed = [own[3 * port] + own[3 * port + 1] for own in loads]
+            after, unread = [], self.scale * total
+            for own, shares in zip(loads, self.before, strict=True):
+                unread -= self.scale * own[3 * port + 2]
+                after.append(unread - sum(s * w for s, w in zip(shares, streamed, strict=False)))
+            left = [rest * most[j][port] for j, _, rest in self.ends]
+            self._idle(times, self.scale * total, after, paces, left)
+
+    def _idle(self, times: Times, least: int, after: list[int], paces: list[int], left_at_end: list[int]) -> None:
+        """One resource: ``least`` without waiting for any start, what is left ``after`` each start, and ``left_at_end`` while the
+        last chunks of the stages that end the pipeline take their ``paces``."""
+        filled = least
+        for begin, left in zip(times.start[1:], after[1:], strict=True):
+            if begin + left > filled:
+                filled = begin + left
+        tail = max(0, 0, *(pace - left for pace, left in zip(paces, left_at_end, strict=True)))
+        if filled + tail > times.makespan:
+            times.makespan = filled + tail
+        for j, left in enumerate(after):
+            if left + tail > times.rest[j]:
+                times.rest[j] = left + tail
+        for number, left in enumerate(left_at_end):
+            if filled - left > times.drains[number]:
+                times.drains[number] = filled - left
+
+    def _most(self, box: Box) -> list[tuple[int, int]]:
+        """The most that each stage streams over main memory and over the buffer (cycles)."""
+        most = [[own[0] + own[1], own[3] + own[4]] for own in self.fixed]
+        for e, mask in enumerate(box.places):
+            for i, main, buffer in self.share(e, mask).most:
+                most[i][0] += main
+                most[i][1] += buffer
+        return [(main, buffer) for main, buffer in most]
 
     def tails(self, box: Box, times: Times) -> tuple[list[int], list[int]]:
         """Least time from the start, and from the finish, of each stage to the end of the execution."""
-        vector = self.scale * self.vector_total
-        after_start = [max(0, vector + times.tail - done) if vector else 0 for done in self.done]
+        after_start = [max(0, rest) for rest in times.rest]
         after_finish = [0] * self.count
-        busy, latency = times.busy, times.latency
+        chunks, latency = self.share_of_chunk, times.latency
         after_written = 0  # from the end of writing an operand, the drivers still having the later ones to write
         for j in reversed(range(self.count)):
-            own = latency[j] + busy[j] * (self.scale - self.share_of_chunk[j]) + after_finish[j]
+            own = times.pace(j, self.scale - chunks[j], chunks[j]) + after_finish[j]
             if own > after_start[j]:
                 after_start[j] = own
             for k, weight, between in self.starts[j]:
-                t_k = latency[k] + weight * busy[k] + sum(latency[m] for m in between) + after_start[j]
+                t_k = times.pace(k, weight, chunks[k]) + sum(latency[m] for m in between) + after_start[j]
                 if t_k > after_start[k]:
                     after_start[k] = t_k
             for k, weight, between in self.finishes[j]:
-                t_k = sum(latency[m] for m in between) + latency[j] + weight * busy[j] + after_finish[j]
+                t_k = sum(latency[m] for m in between) + times.pace(j, weight, chunks[j]) + after_finish[j]
                 if t_k > after_finish[k]:
                     after_finish[k] = t_k
             if self.operands[j]:
@@ -294,13 +357,19 @@ def _share(place: Placement) -> Share:
         rows.append((i, (*row, *(max(row[a], row[3 + a], own[a]) for a in range(3)), busy)))
     main, buffer = (sum(sum(row[p : p + 3]) for row in users.values()) for p in (0, 3))
     longest = max(main, buffer, sum(map(sum, own_port.values())))
-    return Share(place.arrays, place.buffer_bytes, main, buffer, longest, tuple(rows))
+    most = tuple((i, row[0] + row[1], row[3] + row[4]) for i, row in sorted(users.items()))
+    return Share(place.arrays, place.buffer_bytes, main, buffer, longest, tuple(rows), most)
 
 
 def _least(chosen: list[Share]) -> Share:
     """Elementwise least traffic of several placements."""
     stages = set.intersection(*({i for i, _ in share.users} for share in chosen))
     rows = [dict(share.users) for share in chosen]
+    most: dict[int, list[int]] = {}
+    for share in chosen:
+        for i, main, buffer in share.most:
+            known = most.setdefault(i, [0, 0])
+            known[:] = max(known[0], main), max(known[1], buffer)
     users = tuple(
         (i, tuple(min(column) for column in zip(*(row[i] for row in rows), strict=True))) for i in sorted(stages)
     )
@@ -311,4 +380,5 @@ def _least(chosen: list[Share]) -> Share:
         buffer=min(share.buffer for share in chosen),
         longest=min(share.longest for share in chosen),
         users=users,
+        most=tuple((i, main, buffer) for i, (main, buffer) in sorted(most.items())),
     )

@@ -44,7 +44,7 @@ class StageData:
     ``vector_cycles`` V_i on the vector unit over all chunks; ``copies`` the candidate numbers of copies, ascending ((0,) if
     vector-only). Writing one copy takes ``copy_write_cycles`` W_i on one write driver, its longest tile ``write_cycles`` w_i;
     ``operand_in_segment``: the operand is dynamic and its producer is in the segment, so its writing belongs to the execution
-    and not to the reload.
+    and not to the reload. ``recurrent``: a chunk starts when the one before has been written.
     """
 
     arrays: int
@@ -56,6 +56,7 @@ class StageData:
     write_cycles: int
     copy_write_cycles: int
     operand_in_segment: bool = False
+    recurrent: bool = False
 
 
 @dataclass(frozen=True)

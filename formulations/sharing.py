@@ -73,10 +73,14 @@ def shared_bound(problem: SegmentProblem, ideal: Saturation) -> float:
     paths = [before.joined(own).joined(after) for before, own, after in zip(starts, whole, ends, strict=True)]
     vector = sum(stage.vector_cycles for stage in stages)
     if vector:
-        drains = [drain(dep).longer(-float(rest)) for dep, rest in ideal.ends] or [_Path()]
-        paths += [
-            s.longer(vector - float(d)).joined(q) for s, d in zip(starts, ideal.done, strict=True) for q in drains
+        drains = [drain(dep).longer(-float(share) * stages[dep.after].vector_cycles) for dep, share in ideal.ends] or [
+            _Path()
         ]
+        done = [
+            sum(float(s) * stage.vector_cycles for s, stage in zip(shares, stages, strict=False))
+            for shares in ideal.before
+        ]
+        paths += [s.longer(vector - d).joined(q) for s, d in zip(starts, done, strict=True) for q in drains]
     one_copy = (
         sum(s.copy_write_cycles * s.copies[0] for i, s in enumerate(stages) if i in rewritten) / problem.write_drivers
     )

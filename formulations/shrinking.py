@@ -88,9 +88,11 @@ def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
                 first: list[int] = first,
                 other: int = other,
                 room: int = most - moved,
+                chunk: int = relaxation.share_of_chunk[i],
             ) -> bool:
-                busy, left = max(mvm[k], other), room - first[k]
-                return any(fixed + weight * busy > left for fixed, weight in own)
+                return any(
+                    fixed + max(first[k] + weight * other, (weight + chunk) * mvm[k]) > room for fixed, weight in own
+                )
 
             if late(low):
                 while low + 1 < high:
@@ -116,8 +118,8 @@ def _reach(relaxation: Relaxation, box: Box, times: Times, most: int) -> bool:
 def paths(
     relaxation: Relaxation, times: Times, after_start: list[int], after_finish: list[int]
 ) -> list[list[tuple[int, int]]]:
-    """(8): for each stage i the (fixed, weight) with which ``fixed + lambda_i + weight L_i`` is a length of time in the makespan,
-    everything else at its least (scaled)."""
+    """(8): for each stage i the (fixed, weight) with which ``fixed + t_i`` is a length of time in the makespan, t_i being that
+    of the chunks that make up ``weight`` and one more, everything else at its least (scaled)."""
     scale, chunk = relaxation.scale, relaxation.share_of_chunk
     start, finish, latency = times.start, times.finish, times.latency
     ways = [[(start[i] + after_finish[i], scale - chunk[i])] for i in range(relaxation.count)]
@@ -126,9 +128,8 @@ def paths(
             ways[k].append((start[k] + sum(latency[m] for m in between) + after_start[j], weight))
         for k, weight, between in relaxation.finishes[j]:
             ways[j].append((finish[k] + sum(latency[m] for m in between) + after_finish[j], weight))
-    if relaxation.vector_total:
-        for j, weight, rest in relaxation.ends:
-            ways[j].append((scale * relaxation.vector_total + times.head - rest, weight))
+    for (j, weight, _), needed in zip(relaxation.ends, times.drains, strict=True):
+        ways[j].append((needed, weight))
     return ways
 
 

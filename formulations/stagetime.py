@@ -19,7 +19,12 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def mvm_cycles(stage: StageData, copies: int) -> int:
-    """(5) Cycles of all MVMs on ``copies`` copies: ``ceil(M / d) tau``; 0 if the stage is vector-only."""
+    """(5) Cycles of all MVMs on ``copies`` copies: ``ceil(M / d) tau``; 0 if the stage is vector-only.
+
+    The chunks of a recurrent stage do not overlap: ``C`` times the first one.
+    """
+    if stage.recurrent:
+        return stage.chunks * first_chunk_cycles(stage, copies)
     return ceil_div(stage.rows, copies) * stage.row_cycles if stage.arrays else 0
 
 

@@ -31,6 +31,7 @@ def stages(draw: st.DrawFn, first: bool) -> StageData:
         write_cycles=write,
         copy_write_cycles=arrays * write - shorter,
         operand_in_segment=operand,
+        recurrent=not operand and draw(st.integers(0, 4)) == 0,
     )
 
 

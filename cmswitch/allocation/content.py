@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 from cmswitch.allocation.segment import Home, home_of
 from cmswitch.costs.workload import Workload
@@ -32,7 +33,7 @@ class SegmentKeys:
         network, workload = self._workload.network, self._workload
         operator = network.operators[index]
         product = operator.product
-        shape = product and (product.rows, product.inner, product.columns, product.groups, product.dynamic)
+        shape = product and replace(product, weight=None if product.dynamic else "")
         reads = []
         for read in operator.reads:
             producer, slot = self._place_of.get(read.tensor, (None, 0))

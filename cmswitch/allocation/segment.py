@@ -325,6 +325,7 @@ class _Description:
             write_cycles=max(writes, default=0),
             copy_write_cycles=sum(writes),
             operand_in_segment=in_segment,
+            recurrent=work.recurrent,
         )
 
     def _reload_cycles(self) -> int:

@@ -92,24 +92,37 @@ def _flows(chip: Chip, demands: Sequence[Demand], homes: Mapping[int, Home]) -> 
                 yield _Flow(stage, "write", "main", demand.chunks * chip.main_cycles(share))
 
 
+@dataclass(frozen=True)
+class _Pace:
+    """How fast an operator goes: ``fill`` until the vector work of its first chunk, ``latency`` of one chunk and ``mvm`` of all
+    (cycles); ``others``: its slowest resource but for the MVMs."""
+
+    chunks: int
+    fill: Fraction
+    latency: Fraction
+    others: Fraction
+    mvm: int
+    first_mvm: int
+
+    def time(self, chunks: int) -> Fraction:
+        """Cycles of ``chunks`` successive chunks, at the pace of the slowest resource."""
+        by_others = self.latency + Fraction(chunks - 1, self.chunks) * self.others
+        return max(by_others, self.latency - self.first_mvm + Fraction(chunks * self.mvm, self.chunks))
+
+
 def _makespan(
     chip: Chip, demands: Sequence[Demand], copies: Sequence[int], flows: Sequence[_Flow], leads: Leads
 ) -> Fraction:
     """Cycles until the last operator of the pipeline ends, and no port or vector unit works longer than that."""
     stage_of = {d.operator: i for i, d in enumerate(demands)}
-    busy: list[int] = []
-    fill: list[Fraction] = []
-    latency: list[Fraction] = []
+    paces: list[_Pace] = []
     start: list[Fraction] = []
     finish: list[Fraction] = []
     drivers_free = Fraction(0)
     for j, demand in enumerate(demands):
         own = [f for f in flows if f.stage == j]
-        busy.append(_busy(demand, copies[j], own, flows))
-        first_rows = round_up(demand.rows, demand.chunks)
-        first_chunk = round_up(first_rows, copies[j]) * demand.row_cycles if demand.tiles else 0
-        fill.append(first_chunk + Fraction(_longest(own, "fetch"), demand.chunks))
-        latency.append(fill[j] + Fraction(demand.vector_cycles + _longest(own, "write"), demand.chunks))
+        pace = _pace(demand, copies[j], own, flows)
+        paces.append(pace)
         begin = end = Fraction(0)
         for before, earlier in enumerate(demands[:j]):
             lead = leads.get((earlier.operator, demand.operator))
@@ -120,18 +133,19 @@ def _makespan(
                 drivers_free = max(drivers_free + writing, finish[before] + max(writing, _longest(own, "operand")))
                 begin = max(begin, drivers_free)
                 continue
-            on_the_way = sum((latency[stage_of[m]] for m in lead.between), Fraction(0))
-            first, last = _first(lead), _last(lead, earlier)
-            ahead = Fraction((first - 1) * busy[before], earlier.chunks)
-            begin = max(begin, start[before] + latency[before] + ahead + on_the_way)
-            after = Fraction((last - 1) * busy[j], demand.chunks)
-            end = max(end, finish[before] + on_the_way + latency[j] + after)
+            on_the_way = sum((paces[stage_of[m]].latency for m in lead.between), Fraction(0))
+            begin = max(begin, start[before] + on_the_way + paces[before].time(_first(lead)))
+            end = max(end, finish[before] + on_the_way + pace.time(_last(lead, earlier)))
         start.append(begin)
-        rest = Fraction((demand.chunks - 1) * busy[j], demand.chunks)
-        finish.append(max(end, begin + latency[j] + rest))
-    ports = [sum(f.cycles for f in flows if f.port == port) for port in {f.port for f in flows}]
-    vector = _vector_unit(demands, leads, busy, fill, latency, start)
-    return max(*finish, vector, *map(Fraction, ports))
+        finish.append(max(end, begin + pace.time(demand.chunks)))
+    vector = [_Flow(j, "write", "vector unit", d.vector_cycles) for j, d in enumerate(demands) if d.vector_cycles]
+    longest = max(finish)
+    for port in sorted({f.port for f in (*vector, *flows)}):
+        work = [f for f in (*vector, *flows) if f.port == port]
+        longest = max(longest, Fraction(sum(f.cycles for f in work)))
+        if not port.startswith("arrays of"):
+            longest = max(longest, _saturated(demands, leads, paces, start, work))
+    return longest
 
 
 def _first(lead: Lead) -> int:
@@ -144,43 +158,44 @@ def _last(lead: Lead, earlier: Demand) -> int:
     return max(1, sum(1 for n in lead.needed if n >= earlier.chunks))
 
 
-def _vector_unit(
-    demands: Sequence[Demand],
-    leads: Leads,
-    busy: Sequence[int],
-    fill: Sequence[Fraction],
-    latency: Sequence[Fraction],
-    start: Sequence[Fraction],
+def _saturated(
+    demands: Sequence[Demand], leads: Leads, paces: Sequence[_Pace], start: Sequence[Fraction], work: Sequence[_Flow]
 ) -> Fraction:
-    """Cycles of a vector unit that always has work, but while the pipeline fills (before any operator could have given it more)
+    """Cycles of a resource that always has work, but while the pipeline fills (before any operator could have given it more)
     and drains (after an operator's last producer ends)."""
-    work = sum(d.vector_cycles for d in demands)
-    if not work:
-        return Fraction(0)
-    idle_before = fill[0]
+    streamed, read = [0] * len(demands), [0] * len(demands)
+    for flow in work:
+        (read if flow.action == "operand" else streamed)[flow.stage] += flow.cycles
+    idle_before = paces[0].fill if work[0].port == "vector unit" else Fraction(0)
     idle_after = Fraction(0)
     for j, demand in enumerate(demands):
-        done = Fraction(0)
+        done = Fraction(sum(read[: j + 1]))
         ends_pipeline = not any(before == demand.operator for before, _ in leads)
-        for earlier in demands[:j]:
+        for i, earlier in enumerate(demands[:j]):
             lead = leads.get((earlier.operator, demand.operator))
             chunks = earlier.chunks if lead is None or lead.operand else _first(lead)
-            done += Fraction(chunks * earlier.vector_cycles, earlier.chunks)
+            done += Fraction(chunks * streamed[i], earlier.chunks)
             if ends_pipeline and lead is not None and not lead.operand and not lead.between:
                 last = _last(lead, earlier)
-                remaining = Fraction(last * demand.vector_cycles, demand.chunks)
-                idle_after = max(idle_after, latency[j] + Fraction((last - 1) * busy[j], demand.chunks) - remaining)
+                idle_after = max(idle_after, paces[j].time(last) - Fraction(last * streamed[j], demand.chunks))
         idle_before = max(idle_before, start[j] - done)
-    return idle_before + work + idle_after
+    return idle_before + sum(streamed) + sum(read) + idle_after
 
 
-def _busy(demand: Demand, copies: int, own: Sequence[_Flow], flows: Sequence[_Flow]) -> int:
-    """Cycles of the stage's slowest resource; arrays that hold a tensor are as slow for one user as for all together."""
-    slowest = max(demand.vector_cycles, round_up(demand.rows, copies) * demand.row_cycles if demand.tiles else 0)
+def _pace(demand: Demand, copies: int, own: Sequence[_Flow], flows: Sequence[_Flow]) -> _Pace:
+    """Arrays that hold a tensor are as slow for one user as for all together."""
+    chunks = demand.chunks
+    first_mvm = round_up(round_up(demand.rows, chunks), copies) * demand.row_cycles if demand.tiles else 0
+    mvm = round_up(demand.rows, copies) * demand.row_cycles if demand.tiles else 0
+    fill = first_mvm + Fraction(_longest(own, "fetch"), chunks)
+    latency = fill + Fraction(demand.vector_cycles + _longest(own, "write"), chunks)
+    others = Fraction(demand.vector_cycles)
     for port in {f.port for f in own if f.action != "operand"}:
         sharers = flows if port.startswith("arrays of") else own
-        slowest = max(slowest, sum(f.cycles for f in sharers if f.port == port and f.action != "operand"))
-    return slowest
+        others = max(others, Fraction(sum(f.cycles for f in sharers if f.port == port and f.action != "operand")))
+    if demand.recurrent:
+        return _Pace(chunks, fill, latency, max(others, chunks * latency), chunks * first_mvm, first_mvm)
+    return _Pace(chunks, fill, latency, others, mvm, first_mvm)
 
 
 def _longest(own: Sequence[_Flow], action: str) -> int:

@@ -80,6 +80,7 @@ class Demand:
     tiles: tuple[Tile, ...]
     reads: tuple[Transfer, ...]
     writes: tuple[Transfer, ...]
+    recurrent: bool = False
 
     @property
     def operand(self) -> int | None:
@@ -118,6 +119,7 @@ def demand_of(
             )
             for w in operator.writes
         ),
+        recurrent=product is not None and product.recurrent,
     )
 
 

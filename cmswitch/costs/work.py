@@ -93,6 +93,11 @@ class PieceWork:
         """Whether the operand is an activation, written at run time."""
         return self.operator.product is not None and self.operator.product.dynamic
 
+    @property
+    def recurrent(self) -> bool:
+        """Whether each chunk needs the operator's own output of the chunk before."""
+        return self.operator.product is not None and self.operator.product.recurrent
+
     @cached_property
     def columns(self) -> tuple[int, int]:
         """(output columns of this piece, of the operator)."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import hw
 from cmswitch.costs.footprint import Footprint, footprint
 from cmswitch.errors import InfeasibleError
-from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, Write
+from cmswitch.graph.network import Need, Network, Operator, Read, Tensor, Write
 
 CELLS_PER_CHIP = 4
 """An operator larger than the chip is cut into cells of about 1/CELLS_PER_CHIP of the arrays (part of the plan space)."""
@@ -100,6 +100,8 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
             "columns",
             f"use at least {slices} columns, more bits per cell, fewer weight bits or binding 'arrays'",
         )
+    for operator in network.operators:
+        _refuse_cut_recurrence(operator, chip, limit)
     network = cut_inner(network, chip, limit)
     grids = tuple(footprint(o.product, chip) if o.product else None for o in network.operators)
     cells = tuple(
@@ -109,6 +111,18 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
         for first in range(0, blocks, size)
     )
     return Workload(network, chip, grids, cells)
+
+
+def _refuse_cut_recurrence(operator: Operator, chip: hw.Chip, limit: int) -> None:
+    """The output of a chunk needs all weights, and the next chunk needs it: a recurrent operator cannot be cut."""
+    if operator.product is None or not operator.product.recurrent:
+        return
+    needed = footprint(operator.product, chip).arrays
+    if needed > limit:
+        remedy = "use a chip with more or larger arrays, or a smaller hidden state"
+        raise InfeasibleError(
+            "all recurrent weights", needed, limit, "arrays", remedy, subject=f"operator '{operator.name}'"
+        )
 
 
 def _cell_size(grid: Footprint | None, arrays: int, limit: int) -> tuple[int, int]:
@@ -180,7 +194,7 @@ def _inner_parts(operator: Operator, chip: hw.Chip, limit: int, tensors: list[Te
             replace(
                 operator,
                 name=f"{operator.name}.n{number}",
-                product=MatrixProduct(product.rows, inner, product.columns, product.groups, weight),
+                product=replace(product, inner=inner, weight=weight),
                 reads=tuple(reads),
                 vector=operator.vector if last else (),
                 writes=writes,

@@ -150,6 +150,7 @@ class Stage:
     """One operator in a segment: its four-stage pipeline over ``chunks`` chunks.
 
     ``operand`` lists the tiles of a dynamic operand that is produced in the same segment by ``operand_after``.
+    ``recurrent``: a chunk is fetched once the one before has been written.
     """
 
     operator: str
@@ -161,6 +162,7 @@ class Stage:
     emits: tuple[Emit, ...]
     operand: tuple[WriteTile, ...] = ()
     operand_after: str | None = None
+    recurrent: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ The grammar, informally (``#`` starts a comment; lists of arrays are written as 
     write      := cim.writexb(NAME, tile ROW COLUMN, groups FIRST COUNT, bit B, size ROWS COLUMNS,
                               bytes N, arrays ARRAYS) [from NAME]
     operator   := operator NAME from [NAME, ...] { [operand [after NAME] { write* }]
-                                                   repeat CHUNKS { load* [multiply] vector* emit* } }
+                                                   repeat CHUNKS [recurrent] { load* [multiply] vector* emit* } }
     load       := load(NAME, main | resident, BYTES) [after NAME (NUMERATOR, DENOMINATOR, OFFSET, SPAN)]
     multiply   := cim.readxb(rows M, used R, copies ARRAYS ...)
     vector     := vector.KIND(NAME, WORK)
@@ -144,7 +144,7 @@ def _stage_lines(stage: Stage) -> Iterator[str]:
         yield _INDENT + "}"
     multiply = () if stage.multiply is None else (stage.multiply,)
     body: Iterable[Statement] = (*stage.fetches, *multiply, *stage.vector, *stage.emits)
-    yield f"{_INDENT}repeat {stage.chunks} {{"
+    yield f"{_INDENT}repeat {stage.chunks}{' recurrent' * stage.recurrent} {{"
     yield from _indented(map(format_statement, body), 2)
     yield _INDENT + "}"
     yield "}"
@@ -380,6 +380,7 @@ class _Parser:
                 raise self._fail("cim.writexb or '}'")
         self._expect("repeat")
         chunks = self._number("chunks")
+        recurrent = self._accept("recurrent")
         self._expect("{")
         fetches = self._many(self._load, "load")
         multiply = self._multiply() if self._next_is("cim") else None
@@ -388,7 +389,7 @@ class _Parser:
         if not self._accept("}"):
             raise self._fail("load, cim.readxb, vector, store (in this order) or '}'")
         self._expect("}")
-        return Stage(operator, nodes, chunks, fetches, multiply, vector, emits, operand, operand_after)
+        return Stage(operator, nodes, chunks, fetches, multiply, vector, emits, operand, operand_after, recurrent)
 
     def _place(self) -> Literal["main", "resident"]:
         if self._accept("main"):

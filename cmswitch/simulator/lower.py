@@ -85,6 +85,7 @@ def _stage(stage: Stage, index: Mapping[str, int], places: Mapping[str, Allocate
         write=_outputs(stage.emits, places, ports),
         operand=tuple(_tile(tile, places, ports) for tile in stage.operand),
         operand_after=None if stage.operand_after is None else index[stage.operand_after],
+        recurrent=stage.recurrent,
     )
 
 

@@ -197,6 +197,8 @@ class _Pipeline:
         problem, chunk = stage.problem, stage.fetched
         if stage.fetching or chunk == problem.chunks or chunk - stage.multiplied >= problem.depth:
             return False
+        if problem.recurrent and chunk > stage.written:
+            return False
         if self._missing_input(stage) is not None:
             stage.begin_wait("input", self._now)
             return False

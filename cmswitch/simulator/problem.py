@@ -51,7 +51,7 @@ class StageProblem:
     """One operator: cycles per chunk of each stage, its copies and what it waits for.
 
     ``copies`` holds the arrays of each copy (empty: vector-only), ``depth`` the chunks between two stages, ``operand`` the
-    tiles to write once stage ``operand_after`` has finished.
+    tiles to write once stage ``operand_after`` has finished. ``recurrent``: a chunk is fetched once the one before is written.
     """
 
     chunks: int
@@ -65,6 +65,7 @@ class StageProblem:
     write: tuple[Move, ...]
     operand: tuple[Tile, ...]
     operand_after: int | None
+    recurrent: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 import hw
+from cmswitch.costs.footprint import footprint
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, VectorWork, Write
 
 SHAPES = ("chain", "residual", "skip", "fan-out", "dynamic", "outputs", "vector-head")
@@ -112,7 +114,8 @@ class _Sketch:
                 st.sampled_from([(inner, 5 * columns), (4 * inner, columns), (2 * inner, 2 * columns)])
             )
         groups = draw(st.sampled_from([1, 1, 1, 2, 3])) if not large and weight is not None else 1
-        return MatrixProduct(draw(st.sampled_from([1, 4, 7, 8])), inner, columns, groups, weight)
+        recurrent = not large and weight is not None and draw(st.integers(0, 5)) == 0
+        return MatrixProduct(draw(st.sampled_from([1, 4, 7, 8])), inner, columns, groups, weight, recurrent)
 
     def matmul(self, source: int, side: int | None = None, weight: str | None = None, outputs: int = 1) -> int:
         """A product with a constant operand and perhaps a side input."""
@@ -187,4 +190,8 @@ def cases(draw: st.DrawFn, operators: int = 4, arrays: int = 8) -> Case:
     if schedule == "static":
         compute = draw(st.integers(chip.arrays_per_weight, chip.arrays))
         memory = chip.arrays - compute
-    return Case(draw(networks(operators)), chip, compute, memory, draw(st.integers(0, 4)) == 0)
+    network = draw(networks(operators))
+    for operator in network.operators:
+        if operator.product is not None and operator.product.recurrent:  # cannot be cut: must fit
+            assume(footprint(operator.product, chip).arrays <= compute)
+    return Case(network, chip, compute, memory, draw(st.integers(0, 4)) == 0)

@@ -361,6 +361,7 @@ class PlanSpace:
                     tile_reads_from_main=tuple(self.chip.main_cycles(t.bytes) for t in run.tiles),
                     operand_made_here=operand in made_here,
                     resident=resident and operand is None,
+                    recurrent=run.operator.product is not None and run.operator.product.recurrent,
                 )
             )
         return stages, moves

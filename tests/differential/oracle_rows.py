@@ -16,7 +16,7 @@ def ceil_div(a: int, b: int) -> int:
 class Stage:
     """An operator in a segment; cycles over all chunks. ``tile_reads`` are from where the operand lives.
 
-    ``resident``: the weights are in the arrays already.
+    ``resident``: the weights are in the arrays already. ``recurrent``: a chunk starts when the one before has been written.
     """
 
     arrays: int
@@ -29,6 +29,7 @@ class Stage:
     tile_reads_from_main: tuple[int, ...]
     operand_made_here: bool
     resident: bool
+    recurrent: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,30 @@ def execute_cycles(
         return sum(m.cycles for m in moves if m.port == port and m.action in actions and stage in (None, m.stage))
 
     ports = sorted({m.port for m in moves})
-    busy, latency, before_vector = [], [], []
+    multiply, moved, latency, other = [], [], [], []
     for i, (stage, d) in enumerate(zip(stages, copies, strict=True)):
-        multiply = ceil_div(stage.rows, d) * stage.row_cycles if d else 0
         loads = []
         for port in ports:
             if any(m.port == port and m.stage == i and m.action != "operand" for m in moves):
                 loads.append(load(port, ("fetch", "write"), None if port.startswith("arrays") else i))
-        busy.append(max(multiply, stage.vector_cycles, *loads, 0))
         fetch = max((load(port, ("fetch",), i) for port in ports), default=0)
         write = max((load(port, ("write",), i) for port in ports), default=0)
         first = ceil_div(ceil_div(stage.rows, stage.chunks), d) * stage.row_cycles if d else 0
-        before_vector.append(Fraction(fetch, stage.chunks) + first)
-        latency.append(before_vector[i] + Fraction(stage.vector_cycles + write, stage.chunks))
+        multiply.append(ceil_div(stage.rows, d) * stage.row_cycles if d else 0)
+        moved.append(Fraction(fetch + stage.vector_cycles + write, stage.chunks))
+        latency.append(moved[i] + first)
+        other.append(Fraction(max(stage.vector_cycles, *loads, 0)))
+        if stage.recurrent:
+            multiply[i] = stage.chunks * first
+            other[i] = max(other[i], stage.chunks * latency[i])
+        if i == 0:
+            before_vector = Fraction(fetch, stage.chunks) + first
+
+    def time(i: int, chunks: int) -> Fraction:
+        """How long so many chunks of a stage take: at the pace of its ports, or at that of its MVMs."""
+        share = Fraction(chunks, stages[i].chunks)
+        return max(latency[i] + (share - Fraction(1, stages[i].chunks)) * other[i], moved[i] + share * multiply[i])
+
     start: list[Fraction] = []
     finish: list[Fraction] = []
     written = Fraction(0)  # end of writing the operands so far: the write drivers take one after another
@@ -118,41 +130,44 @@ def execute_cycles(
                 begin = max(begin, written)
             else:
                 between = sum((latency[m] for m in wait.between), Fraction(0))
-                begin = max(
-                    begin, start[k] + latency[k] + Fraction((wait.first - 1) * busy[k], stages[k].chunks) + between
-                )
-                end = max(end, finish[k] + between + latency[j] + Fraction((wait.last - 1) * busy[j], stage.chunks))
+                begin = max(begin, start[k] + between + time(k, wait.first))
+                end = max(end, finish[k] + between + time(j, wait.last))
         start.append(begin)
-        finish.append(max(end, begin + latency[j] + busy[j] - Fraction(busy[j], stage.chunks)))
-    total = [Fraction(load(port, ("fetch", "write", "operand"))) for port in ports]
-    vector = Fraction(sum(s.vector_cycles for s in stages))
-    if vector:
-        vector += filling(stages, waits, start, before_vector[0]) + draining(stages, waits, busy, latency)
-    return max(*finish, *total, vector)
+        finish.append(max(end, begin + time(j, stage.chunks)))
+    ends = [w for w in waits if not (w.between or w.operand or any(other.before == w.after for other in waits))]
+    last_chunks = [
+        (w.after, min(Fraction(w.last, stages[w.after].chunks), Fraction(1)), time(w.after, w.last)) for w in ends
+    ]
+    cycles = [*finish, *(Fraction(load(p, ("fetch", "write", "operand"))) for p in ports if p.startswith("arrays"))]
+    if any(s.vector_cycles for s in stages):
+        work = [s.vector_cycles for s in stages]
+        cycles.append(saturated(stages, waits, start, work, [0] * len(work), last_chunks, before_vector))
+    for port in ("main", "buffer"):
+        if port in ports:
+            work = [load(port, ("fetch", "write"), i) for i in range(len(stages))]
+            reads = [load(port, ("operand",), i) for i in range(len(stages))]
+            cycles.append(saturated(stages, waits, start, work, reads, last_chunks, Fraction(0)))
+    return max(cycles)
 
 
-def filling(stages: Sequence[Stage], waits: Sequence[Wait], start: Sequence[Fraction], first: Fraction) -> Fraction:
-    """H of row (9): how long a saturated vector unit idles before its work arrives, ``first`` for the first stage."""
-    idle = [first]
+def saturated(
+    stages: Sequence[Stage],
+    waits: Sequence[Wait],
+    start: Sequence[Fraction],
+    work: Sequence[int],
+    operand_reads: Sequence[int],
+    last_chunks: Sequence[tuple[int, Fraction, Fraction]],
+    first: Fraction,
+) -> Fraction:
+    """Row (9): all work of a resource and how long it idles: before its work arrives (H, at least ``first``), and while the
+    stages that nothing waits for come to their end (Q; ``last_chunks``: stage, share of its work, time)."""
+    idle_before = [first]
     for j in range(len(stages)):
-        done = Fraction(0)
+        done = Fraction(sum(operand_reads[: j + 1]))
         for i, stage in enumerate(stages[:j]):
             needed = [stage.chunks if w.operand else w.first for w in waits if (w.before, w.after) == (i, j)]
             chunks = min(stage.chunks, max(needed)) if needed else stage.chunks
-            done += Fraction(chunks * stage.vector_cycles, stage.chunks)
-        idle.append(start[j] - done)
-    return max(idle)
-
-
-def draining(
-    stages: Sequence[Stage], waits: Sequence[Wait], busy: Sequence[int], latency: Sequence[Fraction]
-) -> Fraction:
-    """Q of row (9): how long it idles while the stages that nothing waits for come to their end."""
-    idle = [Fraction(0)]
-    for wait in waits:
-        j = wait.after
-        if wait.between or wait.operand or any(other.before == j for other in waits):
-            continue
-        rest = Fraction(min(wait.last, stages[j].chunks) * stages[j].vector_cycles, stages[j].chunks)
-        idle.append(latency[j] + Fraction((wait.last - 1) * busy[j], stages[j].chunks) - rest)
-    return max(idle)
+            done += Fraction(chunks * work[i], stage.chunks)
+        idle_before.append(start[j] - done)
+    idle_after = [Fraction(0), *(time - share * work[j] for j, share, time in last_chunks)]
+    return sum(work) + sum(operand_reads) + max(idle_before) + max(idle_after)

@@ -11,6 +11,8 @@ cycles, a *tall* one (16 rows, 80 bytes) in 20 and 32.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cmswitch.program.program import After, Stage, Vector
@@ -63,6 +65,13 @@ def test_waves_of_one_chunk() -> None:
         segment(only, switches=to_compute(0, 1, 2), writes=(tile("a", 0, 1, 2),)), inputs={"x": 28}, outputs={"y": 7}
     )
     expect(6 + 24 + 43, [(0, 6, 24, 43)], program)
+
+
+def test_chunks_of_a_recurrent_operator_follow_one_another() -> None:
+    # F 0-4  M 4-14  V 14-16  W 16-17, and only then the next step: F 17-21  M 21-31  V 31-33  W 33-34
+    only = replace(stage("a", 2, (load("x", 16),), multiply(2, 0), 7, out("y", 4)), recurrent=True)
+    program = network(segment(only, switches=to_compute(0), writes=(tile("a", 0),)), inputs={"x": 32}, outputs={"y": 8})
+    expect(3 + 16 + 34, [(0, 3, 16, 34)], program)
 
 
 def test_waves_run_across_the_ends_of_chunks() -> None:

@@ -382,14 +382,15 @@ def test_cost_of_pieces_by_hand() -> None:
     The operator is busy 96 and its chunk latency (16 + 80) / 4 + 1 = 25: 25 + 3/4 96 = 97.
     Segment 1: the same reload. a[5:10] fetches 16 + 80, writes 80, softmax 4 x ceil(3 x 40 / 4) = 120: busy 176, latency
     (96 + 120 + 80) / 4 + 1 = 75, finish 75 + 132 = 207. b fetches 160, adds 4 x 10, writes 160: busy 320, latency 90; it starts
-    at 75 and ends at 75 + 90 + 240 = 405. The main port moves 176 + 320 = 496: that is the segment's time.
+    at 75 and ends at 75 + 90 + 240 = 405. The main port moves 176 + 320 = 496. Before b starts it moves a chunk of a, 44: it
+    idles 31. When a has ended, one chunk of b is left, 90 of which 80 move: it idles 10. In all 496 + 31 + 10 = 537.
     """
     plan = wide([(0, 0, 5)], [(0, 5, 10), (1, 0, 1)])
     first, second = plan.segments
     first = replace(first, execute="97", reload="80", switch=5)
-    second = replace(second, execute="496", reload="80")
-    plan = replace(plan, segments=(first, second), predicted_cycles=97 + 80 + 5 + 496 + 80)
-    assert str(check_plan(plan, WIDE, CHIP)) == "legal; 758 cycles"
+    second = replace(second, execute="537", reload="80")
+    plan = replace(plan, segments=(first, second), predicted_cycles=97 + 80 + 5 + 537 + 80)
+    assert str(check_plan(plan, WIDE, CHIP)) == "legal; 799 cycles"
 
 
 # -- loading --------------------------------------------------------------------------------------------------------------

@@ -54,9 +54,10 @@ def test_two_stages_by_hand() -> None:
 
 
 def test_one_port_in_main_memory_by_hand() -> None:
-    # L_0 = max(24, 12 + 16), L_1 = 16; lambda = ((12 + 4 + 16)/4 + 6, (16 + 8)/4 + 4) = (14, 10); s_1 = 14 + 7
-    # f_0 = 14 + 21 = 35; f_1 = max(21 + 10 + 12, 35 + 10 + 4) = 49; main memory carries 44
-    assert evaluate(PAIR, SegmentAllocation((1, 1), (0,))).execute == 49
+    # L_0 = max(4, 12 + 16), L_1 = 16; lambda = ((12 + 4 + 16)/4 + 6, (16 + 8)/4 + 4) = (14, 10); s_1 = 14 + 7
+    # f_0 = 14 + 21 = 35; f_1 = max(21 + 10 + 12, 35 + 10 + 4) = 49
+    # main memory carries 44 and idles 21 - 2/4 28 = 7 before s_1 and (10 + 4) - 2/4 16 = 6 after f_0
+    assert evaluate(PAIR, SegmentAllocation((1, 1), (0,))).execute == 57
 
 
 def test_dynamic_operand_by_hand() -> None:
