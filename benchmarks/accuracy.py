@@ -10,7 +10,7 @@ import hw
 from benchmarks.networks import Case
 from benchmarks.record import Column, Row, cycles, decimals, percent, signed_percent, table
 from benchmarks.runner import Answer, Compiled, Job, SegmentCycles, compile_job
-from benchmarks.settings import Outcome, Settings, announced, average
+from benchmarks.settings import Outcome, Settings, average, measure_each
 
 MEAN_BAR = 0.03
 """The errors of all networks may be this large on average (relative)."""
@@ -53,10 +53,7 @@ class Line:
 
 def run(settings: Settings) -> Outcome:
     """Measure every line of ``settings``; fails if a line breaks a rule, has no result, or the errors exceed the bars."""
-    found = [
-        _measure(line, settings)
-        for line in announced("accuracy", lines(settings), lambda line: " ".join(map(str, line.row.values())))
-    ]
+    found = measure_each("accuracy", lines(settings), lambda line: line.row, lambda line: _measure(line, settings))
     summary = summarize(found)
     return Outcome(
         rows=found,

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.networks import Case
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
 from benchmarks.runner import run_python
-from benchmarks.settings import Outcome, Settings, announced
+from benchmarks.settings import Outcome, Settings, measure_each
 
 TARGET_NETWORKS = ("zoo:resnet18", "light_resnet50", "zoo:bert-large")
 """Networks that are to compile within the targets."""
@@ -61,10 +61,12 @@ def run(settings: Settings) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         lines = [Line(case, chip) for chip in settings.chips for case in settings.cases]
         lines += [Line(encoder(layers, Path(folder)), chip, layers) for chip in settings.chips for layers in depths]
-        rows = [
-            measure(line, settings)
-            for line in announced("compile_time", lines, lambda line: f"{line.case.name} {line.chip}")
-        ]
+        rows = measure_each(
+            "compile_time",
+            lines,
+            lambda line: {"network": line.case.name, "chip": line.chip},
+            lambda line: measure(line, settings),
+        )
     failures = [f"{row['network']} on {row['chip']}: {row['missing']}" for row in rows if row.get("failed")]
     return Outcome(
         rows=rows,

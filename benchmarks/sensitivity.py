@@ -10,7 +10,7 @@ import hw
 from benchmarks.networks import Case, UsageError
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
 from benchmarks.runner import Answer, Compiled, Job, compile_job
-from benchmarks.settings import Outcome, Settings, announced
+from benchmarks.settings import Outcome, Settings, measure_each
 
 NETWORKS = ("zoo:resnet18", "zoo:vgg16", "zoo:bert-large")
 """What is measured unless ``--networks`` says otherwise."""
@@ -77,10 +77,9 @@ class Point:
 def run(settings: Settings) -> Outcome:
     """Measure all points. A value that the preset already has is compiled once for all assumptions; fails without a result."""
     known: dict[tuple[str, str], Answer] = {}
-    rows = [
-        _measure(point, settings, known)
-        for point in announced("sensitivity", points(settings), lambda point: " ".join(map(str, point.row.values())))
-    ]
+    rows = measure_each(
+        "sensitivity", points(settings), lambda point: point.row, lambda point: _measure(point, settings, known)
+    )
     failures = [
         f"{' '.join(str(row[k]) for k in ('network', 'chip', 'assumption', 'value'))}: {row['missing']}"
         for row in rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,11 +50,22 @@ class Outcome:
     parameters: Row
 
 
-def announced(benchmark: str, items: Sequence[T], describe: Callable[[T], str]) -> Iterator[T]:
-    """The items, each announced on stderr."""
-    for number, item in enumerate(items, 1):
-        print(f"{benchmark} [{number}/{len(items)}] {describe(item)}", file=sys.stderr, flush=True)
-        yield item
+def measure_each(
+    benchmark: str, items: Sequence[T], identify: Callable[[T], Row], measure: Callable[[T], Row]
+) -> list[Row]:
+    """A row for every item, each announced on stderr.
+
+    When the run is stopped, the items not reached are missing, so that what is known can be recorded.
+    """
+    rows: list[Row] = []
+    try:
+        for number, item in enumerate(items, 1):
+            name = " ".join(map(str, identify(item).values()))
+            print(f"{benchmark} [{number}/{len(items)}] {name}", file=sys.stderr, flush=True)
+            rows.append(measure(item))
+    except (KeyboardInterrupt, SystemExit):
+        print(f"{benchmark}: stopped; recording what was measured", file=sys.stderr, flush=True)
+    return [*rows, *({**identify(item), "missing": "the run was stopped before"} for item in items[len(rows) :])]
 
 
 def average(values: Iterable[float]) -> float | None:

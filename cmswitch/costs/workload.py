@@ -121,7 +121,7 @@ def _refuse_cut_recurrence(operator: Operator, chip: hw.Chip, limit: int) -> Non
     if needed > limit:
         remedy = "use a chip with more or larger arrays, or a smaller hidden state"
         raise InfeasibleError(
-            "all recurrent weights", needed, limit, "arrays", remedy, subject=f"operator '{operator.name}'"
+            "a whole recurrent layer", needed, limit, "arrays", remedy, subject=f"operator '{operator.name}'"
         )
 
 
