@@ -103,9 +103,9 @@ def _run(arguments: Sequence[str]) -> int:
         case "simulate":
             return commands.simulate(given.program, given.hw, given.out, given.json)
         case "check":
-            if given.model is None and (given.dim or given.batch or given.seq):
+            if given.model is None and (given.dim or given.value or given.batch or given.seq):
                 raise UsageError(
-                    "cmswitch check: error: --dim, --batch and --seq need --model\nsee 'cmswitch check --help'"
+                    "cmswitch check: error: --dim, --value, --batch and --seq need --model\nsee 'cmswitch check --help'"
                 )
             return commands.check(given.plan, _model_options(given) if given.model else None, given.hw, given.json)
         case "inspect":
@@ -269,6 +269,14 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="size of a symbolic dimension (repeatable)",
     )
+    command.add_argument(
+        "--value",
+        type=opt.constant,
+        action="append",
+        default=[],
+        metavar="NAME=V",
+        help="make a network input a constant, all of whose elements are the number V (repeatable)",
+    )
     size = opt.whole_number(1, opt.LARGEST_DIMENSION)
     command.add_argument("--batch", type=size, metavar="N", help="size of the batch dimension")
     command.add_argument("--seq", type=size, metavar="N", help="size of the sequence dimension")
@@ -289,7 +297,8 @@ def _add_verbose(command: argparse.ArgumentParser) -> None:
 
 def _model_options(given: argparse.Namespace) -> opt.ModelOptions:
     try:
-        return opt.ModelOptions(given.model, opt.dimensions(given.dim), given.batch, given.seq)
+        dims, values = opt.together("--dim", given.dim), opt.together("--value", given.value)
+        return opt.ModelOptions(given.model, dims, given.batch, given.seq, values)
     except argparse.ArgumentTypeError as error:
         name = f"cmswitch {given.command}"
         raise UsageError(f"{name}: error: {error}\nsee '{name} --help'") from None

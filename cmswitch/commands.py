@@ -101,6 +101,7 @@ def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[s
         "dims": options.network.dims,
         "batch": options.network.batch,
         "seq": options.network.sequence,
+        "values": options.network.values,
         "hw": options.chip,
         "cost_model": options.cost_model,
         "formulation": options.formulation,
@@ -149,7 +150,9 @@ def load_network(options: ModelOptions) -> Network:
     """A network from a file or the zoo. Raises InputError."""
     from cmswitch import graph
 
-    return graph.load_network(options.model, dims=options.dims, batch=options.batch, seq=options.sequence)
+    return graph.load_network(
+        options.model, dims=options.dims, batch=options.batch, seq=options.sequence, values=options.values
+    )
 
 
 def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> int:

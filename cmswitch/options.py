@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cmswitch.naming import nearest
 
@@ -25,6 +25,8 @@ LATER_OBJECTIVES = ("energy", "edp")
 PHASES = ("prefill",)
 LATER_PHASES = ("decode",)
 
+Number = TypeVar("Number", int, int | float)
+
 LARGEST_DIMENSION = 2**31 - 1
 LARGEST_SEED = 2**31 - 1
 MOST_THREADS = 1024
@@ -32,12 +34,13 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A network and the sizes of its symbolic dimensions. ``model`` is a path or ``zoo:NAME``."""
+    """A network, the sizes of its symbolic dimensions, and inputs that are constant. ``model`` is a path or ``zoo:NAME``."""
 
     model: str
     dims: dict[str, int] = field(default_factory=dict)
     batch: int | None = None
     sequence: int | None = None
+    values: dict[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,13 +137,22 @@ def dimension(value: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"dimension '{name}': {error}") from None
 
 
-def dimensions(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """All ``--dim`` options together. Raises ArgumentTypeError if one name is given two sizes."""
-    dims: dict[str, int] = {}
-    for name, size in pairs:
-        if dims.setdefault(name, size) != size:
-            raise argparse.ArgumentTypeError(f"argument --dim: '{name}' is given as {dims[name]} and as {size}")
-    return dims
+def constant(value: str) -> tuple[str, int | float]:
+    """A type for argparse: ``NAME=V`` with a number."""
+    name, _, text = value.rpartition("=")
+    number = _decimal(text)
+    if not name or number is None:
+        raise argparse.ArgumentTypeError(f"expected NAME=V with a number V, for example sr=16000, got '{value}'")
+    return name, int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else number
+
+
+def together(option: str, pairs: Iterable[tuple[str, Number]]) -> dict[str, Number]:
+    """All uses of a repeatable ``option`` together. Raises ArgumentTypeError if one name is given two numbers."""
+    found: dict[str, Number] = {}
+    for name, number in pairs:
+        if found.setdefault(name, number) != number:
+            raise argparse.ArgumentTypeError(f"argument {option}: '{name}' is given as {found[name]} and as {number}")
+    return found
 
 
 def _decimal(value: str) -> float | None:

@@ -240,7 +240,7 @@ def read_origin(text: str, name: str) -> tuple[ModelOptions, str]:
     """The network and the chip that the report ``text`` is about. Raises InputError, naming the file ``name``."""
     try:
         options = json.loads(text)["options"]
-        origin = ModelOptions(options["model"], options["dims"], options["batch"], options["seq"])
+        origin = ModelOptions(options["model"], options["dims"], options["batch"], options["seq"], options["values"])
         return origin, options["hw"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{name}: not a report of cmswitch solve; give --model and --hw") from error

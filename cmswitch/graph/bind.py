@@ -1,13 +1,23 @@
-"""Pass 2: give every symbolic dimension of the network inputs a number, by name, or refuse with the list of names."""
+"""Pass 2: give every symbolic dimension of the network inputs a number, by name, or refuse with the list of names.
+
+Inputs can be given a value too: they become constants, and what follows from them folds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from math import prod
+from typing import Any
 
+import numpy as np
 import onnx
+from onnx import helper, numpy_helper
 
 from cmswitch.errors import InputError
+from cmswitch.graph.fold import LARGEST
+from cmswitch.graph.scopes import subgraphs
+from cmswitch.naming import nearest
 
 NAMELESS = frozenset({"", "?", "-1", "None"})
 """What exporters write for a dimension that has no name; two of them need not be equal."""
@@ -67,10 +77,46 @@ def bind(
         raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {', '.join(unbound)}; give `{remedy}`")
     for name, _, dim in list(_symbols(model.graph)):
         dim.dim_value = values[name]
-    del model.graph.value_info[:]
-    for output in model.graph.output:
+    _forget_shapes(model.graph)
+
+
+def _forget_shapes(graph: onnx.GraphProto) -> None:
+    del graph.value_info[:]
+    for output in graph.output:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _forget_shapes(inner)
+
+
+def bind_values(model: onnx.ModelProto, values: Mapping[str, float], where: str) -> None:
+    """Turn the network inputs named in ``values`` into constants whose elements all have the value. Dimensions are bound."""
+    inputs = {value.name: value.type.tensor_type for value in network_inputs(model.graph)}
+    for name, number in values.items():
+        if name not in inputs:
+            raise InputError(f"{where}: there is no input {name!r} to give a value{nearest(name, inputs)}")
+        kind = inputs[name].elem_type
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        if not _holds(dtype, number):
+            raise InputError(f"{where}: input {name!r} is {dtype} and cannot be {number}; give a number of its type")
+        shape = [dim.dim_value for dim in inputs[name].shape.dim]
+        constant = onnx.TensorProto(name=name, data_type=kind, dims=shape)
+        if prod(shape) <= LARGEST:
+            constant = numpy_helper.from_array(np.full(shape, number, dtype), name)
+        model.graph.initializer.append(constant)
+
+
+def _holds(dtype: np.dtype[Any], number: float) -> bool:
+    """Whether an element of type ``dtype`` can be ``number``, up to the precision of a floating-point type."""
+    if dtype.kind == "O":
+        return False
+    if dtype.kind not in "iub":
+        return True
+    try:
+        return bool(np.array(number).astype(dtype) == number)
+    except OverflowError:
+        return False
 
 
 def _symbols(graph: onnx.GraphProto) -> Iterator[tuple[str, int, onnx.TensorShapeProto.Dimension]]:

@@ -186,6 +186,8 @@ class _Builder:
         for index in rule.sides:
             self._read(draft, node.inputs[index], "side", None, None, outputs)
             draft.vector.append(VectorWork(node.id, "add", node.output_elements()))
+        for index in rule.initial:
+            self._read(draft, node.inputs[index], "side", None, None, outputs)
         draft.vector.extend(VectorWork(node.id, kind, elements, not rule.recurrent) for kind, elements in rule.extra)
         self._put(node.outputs[0], draft, stream)
 

@@ -15,6 +15,11 @@ Folder = Callable[[Sequence[Array], Mapping[str, Any]], Array]
 LARGEST = 1024
 """Elements of the largest tensor that is folded by value."""
 
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+"""Operators whose result is no constant even if their inputs are."""
+
 
 def _axes(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> tuple[int, ...] | None:
     if "axes" in attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cmswitch.graph.bind import bind
+from cmswitch.graph.bind import bind, bind_values
 from cmswitch.graph.build import build
 from cmswitch.graph.infer import infer
 from cmswitch.graph.load import read_model
@@ -13,7 +13,9 @@ from cmswitch.graph.network import Network
 from cmswitch.graph.zoo import ZOO_PREFIX, zoo_entry
 
 
-def import_network(source: str | Path, dims: Mapping[str, int], batch: int | None, seq: int | None) -> Network:
+def import_network(
+    source: str | Path, dims: Mapping[str, int], batch: int | None, seq: int | None, values: Mapping[str, float]
+) -> Network:
     """See :func:`cmswitch.graph.load_network`."""
     text = str(source)
     if text.startswith(ZOO_PREFIX):
@@ -24,4 +26,5 @@ def import_network(source: str | Path, dims: Mapping[str, int], batch: int | Non
         path = Path(source)
         name, model, defaults = path.stem, read_model(path), {}
     bind(model, dims, batch, seq, text, defaults)
+    bind_values(model, values, text)
     return build(infer(model, name))

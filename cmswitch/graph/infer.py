@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -15,12 +15,10 @@ from onnx import numpy_helper, shape_inference
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.composites import EXPANSIONS, Part
-from cmswitch.graph.fold import FOLDERS, LARGEST, constant_data, tensor_data
+from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
 from cmswitch.graph.ir import Graph, Node, Shape, Unsupported, Value
+from cmswitch.graph.scopes import ordered, reads, subgraphs, unique_ids
 
-RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
 
@@ -44,7 +42,7 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     """The bound graph of ``model``. Raises InputError for a graph that has no order or contradicts its own shapes."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    nodes = _ordered(model.graph, name)
+    nodes = ordered(model.graph, name)
     state = _Inference(model, name)
     ids = unique_ids(nodes)
     for proto, identity in zip(nodes, ids, strict=True):
@@ -52,45 +50,6 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     outputs = tuple(value.name for value in model.graph.output)
     inputs = tuple(value.name for value in network_inputs(model.graph))
     return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, len(nodes))
-
-
-def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place."""
-    taken: set[str] = set()
-    ids = []
-    for index, node in enumerate(nodes):
-        name = node.name
-        if not name or name in taken:
-            name = f"{node.op_type}_{index}"
-            while name in taken:
-                name += "_"
-        taken.add(name)
-        ids.append(name)
-    return ids
-
-
-def _ordered(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
-    """Nodes in topological order, the file's own where it is one."""
-    defined = {""} | {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
-    waiting = list(graph.node)
-    ordered: list[onnx.NodeProto] = []
-    while waiting:
-        later = []
-        for node in waiting:
-            if all(value in defined for value in node.input):
-                defined.update(node.output)
-                ordered.append(node)
-            else:
-                later.append(node)
-        if len(later) == len(waiting):
-            missing = next(value for value in later[0].input if value not in defined)
-            raise InputError(
-                f"{name}: node {later[0].name or later[0].op_type!r} reads {missing!r}, which nothing before it produces "
-                "(a cycle or a missing node); export the model again"
-            )
-        waiting = later
-    return ordered
 
 
 def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
@@ -137,7 +96,7 @@ class _Inference:
             self._constant(sparse.values.name, tuple(sparse.dims), None, sparse.values.data_type)
         for value in network_inputs(model.graph):
             self._types[value.name] = value.type
-            self.values[value.name] = Value(_shape(value.type))
+            self.values[value.name] = Value(_shape(value.type), sources=frozenset({value.name}))
 
     def sweep(self, part: Part, identity: str) -> None:
         """Record what is known of the node's outputs, and the node or its parts in ``found`` unless they are constants."""
@@ -145,6 +104,7 @@ class _Inference:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         version = part.version or self._versions.get(domain, 1)
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        before = len(self.found)
         try:
             if self._visit(part, domain, version, attributes):
                 return
@@ -152,17 +112,18 @@ class _Inference:
             node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
             expand = EXPANSIONS.get((domain, proto.op_type))
             parts = expand(node) if expand else None
+            if parts is not None:
+                for inner in parts:
+                    self.sweep(inner, f"{identity}#{inner.proto.name}")
+                return
         except Unsupported as error:
-            node, parts = replace(node, refusal=error), None
+            del self.found[before:]
+            node = replace(node, refusal=error)
         except MALFORMED as error:
             raise InputError(
                 f"{self._name}: node {proto.name or proto.op_type!r} is malformed ({_first_line(error)}); export the model again"
             ) from error
-        if parts is None:
-            self.found.append(node)
-            return
-        for inner in parts:
-            self.sweep(inner, f"{identity}#{inner.proto.name}")
+        self.found.append(node)
 
     def _visit(self, part: Part, domain: str, version: int, attributes: Mapping[str, Any]) -> bool:
         """Record what is known of the outputs; True if they are constants, so that the node never runs."""
@@ -177,11 +138,13 @@ class _Inference:
         for value, shape in zip(proto.output, part.shapes or (), strict=False):
             self._types[value] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
         self._complete(proto, domain, version)
-        given = [self.values[value] for value in proto.input if value]
-        runs = not all(value.constant for value in given) or proto.op_type in RANDOM
-        runs = runs or any(a.HasField("g") or a.graphs for a in proto.attribute)
+        given = [self.values[value] for value in reads(proto)]
+        runs = not all(value.constant for value in given) or proto.op_type in RANDOM or any(subgraphs(proto))
+        sources = frozenset[str]().union(*(value.sources for value in given))
         for value in filter(None, proto.output):
-            self.values[value] = Value(_shape(self._types.get(value)), None if runs else stored or value)
+            self.values[value] = Value(
+                _shape(self._types.get(value)), None if runs else stored or value, sources=sources
+            )
         return not runs
 
     def _evaluate(
@@ -212,7 +175,7 @@ class _Inference:
         """Infer this node alone if the sweep over the whole file left an output without a full shape."""
         if all(_shape(self._types.get(value)) is not None for value in proto.output if value):
             return
-        if any(value and self.values[value].shape is None for value in proto.input):
+        if any(value and self.values[value].shape is None for value in proto.input) or any(subgraphs(proto)):
             return
         types = {value: self._types[value] for value in proto.input if value}
         data = {

@@ -26,11 +26,13 @@ class Value:
     """What is known of a value: its shape (None: unknown) and, for a constant, its small contents.
 
     ``weight`` is set for constants only: the name of the stored data, shared by values that are views of one constant.
+    ``sources`` are the network inputs that it depends on.
     """
 
     shape: Shape | None
     weight: str | None = None
     data: np.ndarray[Any, Any] | None = None
+    sources: frozenset[str] = frozenset()
 
     @property
     def constant(self) -> bool:

@@ -150,5 +150,5 @@ def test_programs_and_plans(refused: Run, tmp_path: Path) -> None:
     )
     assert refused("check", "p", "--seq", "3") == (
         2,
-        "cmswitch check: error: --dim, --batch and --seq need --model\nsee 'cmswitch check --help'\n",
+        "cmswitch check: error: --dim, --value, --batch and --seq need --model\nsee 'cmswitch check --help'\n",
     )

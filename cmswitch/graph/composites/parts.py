@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,11 @@ class Part:
     shapes: tuple[Shape, ...] | None = None
 
 
-Expansion = Callable[[Node], Sequence[Part] | None]
-"""The parts of a node (None: it is no composite in this form). Raises :class:`Unsupported` where it has no meaning here."""
+Expansion = Callable[[Node], Iterable[Part] | None]
+"""The parts of a node (None: it is no composite in this form). Raises :class:`Unsupported` where it has no meaning here.
+
+A generator is resumed once what is known of the parts so far is in the node's ``values``.
+"""
 
 
 class Parts:
@@ -42,6 +45,7 @@ class Parts:
     def __init__(self, node: Node) -> None:
         self.list: list[Part] = []
         self._node = node
+        self._taken = 0
 
     def add(
         self,
@@ -63,3 +67,9 @@ class Parts:
     def constant(self, values: Any, kind: type = np.int64) -> str:
         """A constant tensor."""
         return self.add("Constant", value=numpy_helper.from_array(np.asarray(values, kind)))
+
+    def fresh(self) -> list[Part]:
+        """The parts since the last call, for an expansion that writes them as it goes."""
+        found = self.list[self._taken :]
+        self._taken = len(self.list)
+        return found

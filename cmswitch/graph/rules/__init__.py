@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cmswitch.graph.rules import elementwise, matmul, movement, reductions, windows
+from cmswitch.graph.rules import elementwise, matmul, movement, recurrent, reductions, windows
 from cmswitch.graph.rules.rule import Product, Rule, Vector, View
 
 RULES: dict[tuple[str, str], Rule] = {
@@ -10,6 +10,7 @@ RULES: dict[tuple[str, str], Rule] = {
     for family in (windows, matmul, elementwise, reductions, movement)
     for operator, rule in family.RULES.items()
 }
+RULES |= {("cmswitch", operator): rule for operator, rule in recurrent.INTERNAL_RULES.items()}
 """Every rule by (domain, operator)."""
 
 __all__ = ["RULES", "Product", "Rule", "Vector", "View"]

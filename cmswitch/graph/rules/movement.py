@@ -33,8 +33,10 @@ def _shifted(rank: int, axis: int, window: Window) -> Link:
     return {a: (a, window if a == axis else SAME) for a in range(rank)}
 
 
-def concat(node: Node) -> Vector:
-    """Concat: every part follows the output at its own offset."""
+def concat(node: Node) -> Vector | View:
+    """Concat: every part follows the output at its own offset. Of a single part it is a view."""
+    if len(node.inputs) == 1:
+        return View()
     out = node.output_shape()
     axis = axis_of(node.integer("axis", 1), len(out))
     links: list[Link] = []

@@ -16,7 +16,8 @@ class Product:
     ``matrix`` and ``operand`` are the numbers of the inputs that are streamed and held in the arrays; ``sides`` of further
     activations that are added to the result. The output is made in ``chunks`` equal chunks along its ``axes``, following
     the matrix by ``link``. ``expanded``: elements of the im2col matrix (None: those of the input). ``recurrent``: each
-    chunk needs the output of the chunk before; ``extra`` vector work follows the product in the same operator.
+    chunk needs the output of the chunk before; ``initial`` activations are read whole before the first. ``extra`` vector
+    work follows the product in the same operator.
     """
 
     rows: int
@@ -31,6 +32,7 @@ class Product:
     expanded: int | None = None
     sides: tuple[int, ...] = ()
     recurrent: bool = False
+    initial: tuple[int, ...] = ()
     extra: tuple[tuple[str, int], ...] = ()  # kind, elements
 
 

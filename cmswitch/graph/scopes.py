@@ -1,0 +1,94 @@
+"""Names within a graph and its subgraphs: the order of nodes, what a node reads, and renaming."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import onnx
+
+from cmswitch.errors import InputError
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The bodies and branches that a node carries."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def own_values(graph: onnx.GraphProto) -> set[str]:
+    """Values that a graph has before any of its nodes runs."""
+    stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    return stored | {value.name for value in graph.input}
+
+
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Values that a node depends on: its inputs, and what its subgraphs use of the scopes around them."""
+    yield from filter(None, node.input)
+    for graph in subgraphs(node):
+        defined = own_values(graph) | {value for inner in graph.node for value in inner.output}
+        used = [value for inner in graph.node for value in reads(inner)] + [value.name for value in graph.output]
+        yield from (value for value in dict.fromkeys(used) if value not in defined)
+
+
+def ordered(graph: onnx.GraphProto, where: str, outer: Collection[str] = ()) -> list[onnx.NodeProto]:
+    """Nodes in topological order, the graph's own where it is one; ``outer`` are values of the scopes around it.
+
+    Raises InputError, which names ``where``, if there is no order.
+    """
+    defined = own_values(graph)
+    waiting = [(node, set(reads(node))) for node in graph.node]
+    found: list[onnx.NodeProto] = []
+    while waiting:
+        later = []
+        for node, needed in waiting:
+            if all(value in defined or value in outer for value in needed):
+                defined.update(node.output)
+                found.append(node)
+            else:
+                later.append((node, needed))
+        if len(later) == len(waiting):
+            node, _ = later[0]
+            missing = next(value for value in reads(node) if value not in defined and value not in outer)
+            raise InputError(
+                f"{where}: node {node.name or node.op_type!r} reads {missing!r}, which nothing before it produces "
+                "(a cycle or a missing node); export the model again"
+            )
+        waiting = later
+    return found
+
+
+def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place."""
+    taken: set[str] = set()
+    ids = []
+    for index, node in enumerate(nodes):
+        name = node.name
+        if not name or name in taken:
+            name = f"{node.op_type}_{index}"
+            while name in taken:
+                name += "_"
+        taken.add(name)
+        ids.append(name)
+    return ids
+
+
+def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    """A copy of ``node`` that reads and makes values under their new ``names``, also within its subgraphs."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    _rename(copy, names)
+    return copy
+
+
+def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    node.input[:] = [names.get(value, value) for value in node.input]
+    node.output[:] = [names.get(value, value) for value in node.output]
+    for graph in subgraphs(node):
+        hidden = own_values(graph) | {value for inner in graph.node for value in inner.output}
+        visible = {old: new for old, new in names.items() if old not in hidden}
+        for inner in graph.node:
+            _rename(inner, visible)
+        for value in graph.output:
+            value.name = visible.get(value.name, value.name)
