@@ -16,7 +16,7 @@ from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.composites import EXPANSIONS, Part
 from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
-from cmswitch.graph.ir import Graph, Node, Shape, Unsupported, Value
+from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.scopes import ordered, reads, subgraphs, unique_ids
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
@@ -47,7 +47,8 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     ids = unique_ids(nodes)
     for proto, identity in zip(nodes, ids, strict=True):
         state.sweep(Part(proto, version=None), identity)
-    outputs = tuple(value.name for value in model.graph.output)
+    names = (value.name for value in model.graph.output)
+    outputs = tuple(item for name in names for item in state.values.get(name, ABSENT).items or (name,))
     inputs = tuple(value.name for value in network_inputs(model.graph))
     return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, len(nodes))
 
@@ -128,6 +129,11 @@ class _Inference:
     def _visit(self, part: Part, domain: str, version: int, attributes: Mapping[str, Any]) -> bool:
         """Record what is known of the outputs; True if they are constants, so that the node never runs."""
         proto = part.proto
+        given = [self.values[value] for value in reads(proto)]
+        sources = frozenset[str]().union(*(value.sources for value in given))
+        if part.items is not None:
+            self.values[proto.output[0]] = Value(None, sources=sources, items=part.items)
+            return True
         source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
         stored = self.values[source].weight if source else None
         data = self._evaluate(proto, domain, attributes)
@@ -138,9 +144,8 @@ class _Inference:
         for value, shape in zip(proto.output, part.shapes or (), strict=False):
             self._types[value] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
         self._complete(proto, domain, version)
-        given = [self.values[value] for value in reads(proto)]
         runs = not all(value.constant for value in given) or proto.op_type in RANDOM or any(subgraphs(proto))
-        sources = frozenset[str]().union(*(value.sources for value in given))
+        runs = runs or any(_is_sequence(self._types.get(value)) for value in proto.output)
         for value in filter(None, proto.output):
             self.values[value] = Value(
                 _shape(self._types.get(value)), None if runs else stored or value, sources=sources
@@ -216,6 +221,10 @@ def _shape(kind: onnx.TypeProto | None) -> Shape | None:
         if all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
         else None
     )
+
+
+def _is_sequence(kind: onnx.TypeProto | None) -> bool:
+    return kind is not None and kind.HasField("sequence_type")
 
 
 def _first_line(error: Exception) -> str:

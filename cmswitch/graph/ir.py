@@ -26,13 +26,14 @@ class Value:
     """What is known of a value: its shape (None: unknown) and, for a constant, its small contents.
 
     ``weight`` is set for constants only: the name of the stored data, shared by values that are views of one constant.
-    ``sources`` are the network inputs that it depends on.
+    ``sources`` are the network inputs that it depends on. ``items``: the values that a sequence holds.
     """
 
     shape: Shape | None
     weight: str | None = None
     data: np.ndarray[Any, Any] | None = None
     sources: frozenset[str] = frozenset()
+    items: tuple[str, ...] | None = None
 
     @property
     def constant(self) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
+from cmswitch.graph.composites.sequences import items_of, sequence
 from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids
@@ -83,13 +84,13 @@ def branch(node: Node) -> Iterator[Part]:
 
 def loop(node: Node) -> Iterator[Part]:
     """Loop: iterations while its condition holds, as long as that follows from constants."""
-    body, parts, room = _Body(node, "body"), Parts(node), _Room(node)
+    body, parts = _Body(node, "body"), Parts(node)
     count = _decided(node, "trip count", node.inputs[0]) if node.has(0) else None
     going = bool(_decided(node, "condition", node.inputs[1])) if node.has(1) else True
     carried = list(node.inputs[2:])
     rows: list[list[str]] = [[] for _ in node.outputs[len(carried) :]]
     yield from body.constants()
-    iteration = 0
+    room, iteration = _Room(node), 0
     while going and (count is None or iteration < count):
         given = [parts.constant(iteration), parts.constant(True, np.bool_), *carried]
         yield from parts.fresh()
@@ -109,7 +110,7 @@ def scan(node: Node) -> Iterator[Part]:
     """Scan: one iteration for each slice of its inputs."""
     if node.version < 9:
         raise Unsupported("Scan with a batch axis", "convert the model to operator set 9 or later")
-    body, parts, room = _Body(node, "body"), Parts(node), _Room(node)
+    body, parts = _Body(node, "body"), Parts(node)
     scanned = node.integer("num_scan_inputs", 0)
     first = len(node.inputs) - scanned
     carried, streams = list(node.inputs[:first]), node.inputs[first:]
@@ -122,6 +123,7 @@ def scan(node: Node) -> Iterator[Part]:
     made_backwards = node.integers("scan_output_directions") or [0] * len(made_axes)
     rows: list[list[str]] = [[] for _ in made_axes]
     yield from body.constants()
+    room = _Room(node)
     for step in range(length):
         given = list(carried)
         for stream, axis, back in zip(streams, axes, backwards, strict=True):
@@ -138,6 +140,21 @@ def scan(node: Node) -> Iterator[Part]:
     yield from parts.fresh()
 
 
+def sequence_map(node: Node) -> Iterator[Part]:
+    """SequenceMap: one run of the body for each element of the first input, and of the others that are sequences."""
+    body = _Body(node, "body")
+    rows = [node.values[value].items for value in node.inputs]
+    yield from body.constants()
+    made: list[list[str]] = [[] for _ in node.outputs]
+    for place in range(len(items_of(node, 0))):
+        given = [name if row is None else row[place] for name, row in zip(node.inputs, rows, strict=True)]
+        yield from body.copy(dict(zip(body.inputs, given, strict=True)), f"{place}.")
+        for items, item in zip(made, body.outputs, strict=True):
+            items.append(item)
+    for items, output in zip(made, node.outputs, strict=True):
+        yield sequence(items, output)
+
+
 def _results(
     node: Node, parts: Parts, carried: Sequence[str], rows: Sequence[Sequence[str]], axes: Sequence[int]
 ) -> None:
@@ -146,12 +163,11 @@ def _results(
         if output:
             parts.add("Identity", value, output=output)
     for row, axis, output in zip(rows, axes, node.outputs[len(carried) :], strict=True):
-        if not output:
-            continue
-        if not row:
-            raise Unsupported("its body never runs, so that an output has no elements", "remove the loop before export")
-        place = parts.constant([axis])
-        parts.add("Concat", *(parts.add("Unsqueeze", value, place) for value in row), output=output, axis=axis)
+        if output and row:
+            place = parts.constant([axis])
+            parts.add("Concat", *(parts.add("Unsqueeze", value, place) for value in row), output=output, axis=axis)
+        elif output:  # whoever reads it is refused
+            parts.add("Nothing", output=output, domain=INTERNAL_DOMAIN)
 
 
 class _Room:
@@ -181,4 +197,4 @@ def _decided(node: Node, role: str, name: str) -> int:
     raise Unsupported(f"its {role} {name!r} is computed at run time{origin}", remedy)
 
 
-EXPANSIONS: dict[str, Expansion] = {"If": branch, "Loop": loop, "Scan": scan}
+EXPANSIONS: dict[str, Expansion] = {"If": branch, "Loop": loop, "Scan": scan, "SequenceMap": sequence_map}

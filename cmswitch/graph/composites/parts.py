@@ -24,12 +24,13 @@ class Part:
     """One node of an expansion. Its name is unique among the parts; the composite's id is put before it.
 
     ``version``: of the operator set of its domain (None: the file's). ``shapes`` of its outputs, where ONNX cannot infer
-    them.
+    them. ``items``: the values that its output holds, a sequence.
     """
 
     proto: onnx.NodeProto
     version: int | None = PARTS_VERSION
     shapes: tuple[Shape, ...] | None = None
+    items: tuple[str, ...] | None = None
 
 
 Expansion = Callable[[Node], Iterable[Part] | None]

@@ -26,9 +26,9 @@ def recurrence(node: Node) -> Product:
         groups=1,
         matrix=0,
         operand=1,
-        axes=() if backwards else (0,),
+        axes=() if backwards else (0, 1),
         chunks=steps,
-        link={} if backwards else {0: (0, SAME)},
+        link={} if backwards else {0: (0, SAME), 1: (1, SAME)},
         initial=tuple(i for i in range(2, len(node.inputs)) if node.has(i) and not node.value(i).constant),
         recurrent=True,
         extra=(
