@@ -17,7 +17,7 @@ from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.composites import EXPANSIONS, Part
 from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
-from cmswitch.graph.scopes import ordered, reads, subgraphs, unique_ids
+from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
@@ -50,7 +50,7 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     names = (value.name for value in model.graph.output)
     outputs = tuple(item for name in names for item in state.values.get(name, ABSENT).items or (name,))
     inputs = tuple(value.name for value in network_inputs(model.graph))
-    return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, len(nodes))
+    return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, size(model.graph))
 
 
 def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:

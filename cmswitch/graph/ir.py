@@ -113,7 +113,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Live nodes (constants folded, dead nodes removed) in topological order. ``node_count`` counts the file's nodes."""
+    """Live nodes (constants folded, dead nodes removed) in topological order.
+
+    ``node_count`` counts the file's nodes, also those of subgraphs.
+    """
 
     name: str
     nodes: tuple[Node, ...]

@@ -134,7 +134,7 @@ class Tensor:
 class Network:
     """Operators in topological order and the tensors between them.
 
-    ``node_count`` counts the ONNX nodes of the file after binding; ``vector_nodes`` and ``host_nodes`` name those that run
+    ``node_count`` counts the ONNX nodes of the file and its subgraphs; ``vector_nodes`` and ``host_nodes`` name those that run
     on the vector unit and on the host.
     """
 

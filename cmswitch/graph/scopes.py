@@ -17,6 +17,11 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def size(graph: onnx.GraphProto) -> int:
+    """Nodes of a graph and of its subgraphs."""
+    return len(graph.node) + sum(size(inner) for node in graph.node for inner in subgraphs(node))
+
+
 def own_values(graph: onnx.GraphProto) -> set[str]:
     """Values that a graph has before any of its nodes runs."""
     stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}

@@ -62,6 +62,13 @@ HINT = "see 'cmswitch solve --help'"
         (["--dim", "batch"], "argument --dim: expected NAME=N, for example batch=1, got 'batch'"),
         (["--dim", "=4"], "argument --dim: expected NAME=N, for example batch=1, got '=4'"),
         (["--dim", "batch=1", "--dim", "batch=2"], "argument --dim: 'batch' is given as 1 and as 2"),
+        (["--value", "sr"], "argument --value: expected NAME=V with a number V, for example sr=16000, got 'sr'"),
+        (["--value", "=4"], "argument --value: expected NAME=V with a number V, for example sr=16000, got '=4'"),
+        (
+            ["--value", "sr=nan"],
+            "argument --value: expected NAME=V with a number V, for example sr=16000, got 'sr=nan'",
+        ),
+        (["--value", "sr=1", "--value", "sr=2"], "argument --value: 'sr' is given as 1 and as 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

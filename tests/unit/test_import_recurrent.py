@@ -218,7 +218,7 @@ def test_weights_that_contradict_the_direction_are_refused(tmp_path: Path) -> No
     s = Sketch(tmp_path, opset=21)
     s.input("x", STEPS, BATCH, INPUTS), s.weight("w", 1, 16, INPUTS), s.weight("r", 1, 16, HIDDEN)
     s.add("LSTM", "layer", "x", "w", "r", outputs=["Y"], hidden_size=HIDDEN, direction="bidirectional")
-    with pytest.raises(InputError, match="layer: LSTM .* no 2 x 16 x N for 2 direction"):
+    with pytest.raises(InputError, match=r"layer: LSTM .* no 2 x 16 x N for 2 direction"):
         s.load("Y")
 
 
