@@ -374,3 +374,20 @@ def test_examples_of_onnx_are_imported_or_refused_by_name(tmp_path: Path, module
         else:
             count += 1
     assert count == imported
+
+
+def test_a_branch_may_hide_a_name_of_the_scope_around_it(tmp_path: Path) -> None:
+    s = sketch(tmp_path)
+    hiding = body([node("Mul", "x x", "a"), node("Add", "a b", "c")], "c")
+    outer = body(
+        [
+            node("Neg", "x", "a"),
+            node("Relu", "a", "b"),
+            node("If", "yes", "r", then_branch=hiding, else_branch=hiding),
+            node("Sub", "r a", "d"),
+        ],
+        "d",
+    )
+    s.input("x", 2, 3)
+    s.add("If", "if", constant(s, "yes", True, np.bool_), outputs=["out"], then_branch=outer, else_branch=outer)
+    agree(s, "out", expected=lambda x: [x * x + np.maximum(-x, 0) + x])
