@@ -11,8 +11,10 @@ import onnx
 import pytest
 from onnx import GraphProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from cmswitch.errors import InputError
+from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.infer import infer
 from cmswitch.graph.ir import Graph
 from cmswitch.graph.network import Network
@@ -52,14 +54,19 @@ def macs(network: Network) -> list[int]:
     return [o.product.macs for o in network.operators if o.product]
 
 
-def agree(s: Sketch, *outputs: str, expected: Callable[..., Any] | None = None) -> Graph:
-    """The graph that ``s`` becomes, after checking that it computes what ONNX's reference, or ``expected``, computes."""
+def agree(
+    s: Sketch, *outputs: str, expected: Callable[..., Any] | None = None, operators: Sequence[type[OpRun]] = ()
+) -> Graph:
+    """The graph that ``s`` becomes, after checking that it computes what ONNX's reference, or ``expected``, computes.
+
+    ``operators`` are the internal ones that the graph has.
+    """
     s.load(*outputs)
     model = onnx.load(s.path)
     graph = infer(onnx.load(s.path), "sketch")
     data = {name: value.data for name, value in graph.values.items() if value.data is not None}
     written = helper.make_graph(
-        [helper.make_node(n.operator, n.inputs, n.outputs, n.id, **n.attributes) for n in graph.nodes],
+        [helper.make_node(n.operator, n.inputs, n.outputs, n.id, domain=n.domain, **n.attributes) for n in graph.nodes],
         "written",
         list(model.graph.input),
         list(model.graph.output),
@@ -69,9 +76,11 @@ def agree(s: Sketch, *outputs: str, expected: Callable[..., Any] | None = None) 
         v.name: FLOATS([d.dim_value for d in v.type.tensor_type.shape.dim]).astype(np.float32)
         for v in model.graph.input
     }
-    copy = helper.make_model(written, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    copy = helper.make_model(
+        written, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(INTERNAL_DOMAIN, 1)], ir_version=10
+    )
     wanted = expected(**feeds) if expected else ReferenceEvaluator(model).run(None, feeds)
-    for found, right in zip(ReferenceEvaluator(copy).run(None, feeds), wanted, strict=True):
+    for found, right in zip(ReferenceEvaluator(copy, new_ops=list(operators)).run(None, feeds), wanted, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-5)
     return graph
 

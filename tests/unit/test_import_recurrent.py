@@ -6,13 +6,17 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx.backend.test.case import node as backend
+from onnx.reference.op_run import OpRun
 
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
+from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator
+from tests.subgraphs import agree
 from tests.unit.test_import import Sketch, product, reads, work
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 2, 3, 4
@@ -179,6 +183,45 @@ def test_batch_first_shapes_are_what_onnx_says(tmp_path: Path) -> None:
     network = s.load("steps", "last")
     assert product(network, -2) == MatrixProduct(2, HIDDEN, 6, BATCH * STEPS, "v")
     assert product(network, -1) == MatrixProduct(2, HIDDEN, 6, BATCH, "u")
+
+
+class Recurrence(OpRun):
+    """The recurrent half of an RNN."""
+
+    op_domain = INTERNAL_DOMAIN
+
+    def _run(self, gates: Any, weights: Any, state: Any, backwards: int, **counts: int) -> tuple[Any]:
+        states = np.empty_like(gates)
+        for step in range(len(gates))[:: -1 if backwards else 1]:
+            states[step] = state = np.tanh(gates[step] + state @ weights.T)
+        return (states,)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_each_direction_gets_its_share_of_weights_and_states(tmp_path: Path, direction: str, layout: int) -> None:
+    s = Sketch(tmp_path, opset=21)
+    count = 2 if direction == "bidirectional" else 1
+    shape = (BATCH, count, HIDDEN) if layout else (count, BATCH, HIDDEN)
+    names = [s.input("x", *((BATCH, STEPS, INPUTS) if layout else (STEPS, BATCH, INPUTS)))]
+    names += [s.input("w", count, HIDDEN, INPUTS), s.input("r", count, HIDDEN, HIDDEN), s.input("b", count, 2 * HIDDEN)]
+    names += ["", s.input("h", *shape)]
+    s.add("RNN", "rnn", *names, outputs=["Y", "Y_h"], hidden_size=HIDDEN, direction=direction, layout=layout)
+
+    def expected(**given: Any) -> list[Any]:
+        data, initial = given["x"], given["h"]
+        if layout:
+            data, initial = data.swapaxes(0, 1), initial.swapaxes(0, 1)
+        states, last = np.empty((STEPS, count, BATCH, HIDDEN)), initial.copy()
+        for d in range(count):
+            bias = given["b"][d, :HIDDEN] + given["b"][d, HIDDEN:]
+            backwards = direction == "reverse" or d == 1
+            for step in range(STEPS)[:: -1 if backwards else 1]:
+                last[d] = np.tanh(data[step] @ given["w"][d].T + last[d] @ given["r"][d].T + bias)
+                states[step, d] = last[d]
+        return [states.transpose(2, 0, 1, 3), last.swapaxes(0, 1)] if layout else [states, last]
+
+    agree(s, "Y", "Y_h", expected=expected, operators=[Recurrence])
 
 
 @pytest.mark.parametrize("operator", GATES)
