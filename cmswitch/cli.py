@@ -177,10 +177,10 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
     add = solve.add_argument
     add(
         "--cost-model",
-        type=opt.choice(opt.COST_MODELS, opt.LATER_COST_MODELS),
+        type=opt.choice(opt.COST_MODELS),
         default="machine",
         metavar="|".join(opt.COST_MODELS),
-        help="what a segment costs (default: machine, the machine model)",
+        help="what a segment costs: machine (default, the machine model) or eq10, the published CMSwitch equations",
     )
     add(
         "--formulation",

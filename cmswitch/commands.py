@@ -55,6 +55,7 @@ def solve(options: SolveOptions) -> int:
 
     weights: Weights = options.weights or ("cold" if chip.modes.switchable else "resident")
     chosen = pipeline.Options(
+        cost_model=options.cost_model,
         solver=options.solver,
         schedule=options.schedule,
         weights=weights,

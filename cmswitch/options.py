@@ -12,8 +12,7 @@ from typing import Literal, TypeVar
 
 from cmswitch.naming import nearest
 
-COST_MODELS = ("machine",)
-LATER_COST_MODELS = ("eq10",)
+COST_MODELS = ("machine", "eq10")
 FORMULATIONS = ("auto",)
 SOLVERS = ("auto", "combinatorial", "highs")
 SCHEDULES = ("dual-mode", "all-compute", "static")

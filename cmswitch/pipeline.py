@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import hw
+from cmswitch.allocation.cost_models import COST_MODELS
+from cmswitch.allocation.pricing import Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.roofline import roofline
@@ -41,6 +43,7 @@ class Options:
     ``gap`` is relative; ``time_limit`` in seconds covers the search. See ``cmswitch solve --help`` for the values.
     """
 
+    cost_model: str = "machine"
     schedule: str = "dual-mode"
     solver: str = "auto"
     weights: Literal["cold", "resident"] = "cold"
@@ -112,19 +115,26 @@ def compile_network(
     def stop() -> bool:
         return time.monotonic() >= deadline or (should_stop is not None and should_stop())
 
+    if options.cost_model not in COST_MODELS:
+        raise InputError(f"unknown cost model '{options.cost_model}'{nearest(options.cost_model, tuple(COST_MODELS))}")
     if options.schedule not in SCHEDULES:
         raise InputError(f"unknown schedule '{options.schedule}'{nearest(options.schedule, SCHEDULES)}")
     if options.weights not in WEIGHTS:
         raise InputError(f"unknown weights '{options.weights}'{nearest(options.weights, WEIGHTS)}")
     allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)  # type: ignore[arg-type]
 
+    cost_model = COST_MODELS[options.cost_model]
     builders: dict[int, SegmentBuilder] = {}
 
     def search(schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
+        spaces = []
         for limits in schedule_limits(schedule, chip):
-            if limits.compute not in builders:
-                builders[limits.compute] = SegmentBuilder(build_workload(network, chip, limits.compute))
-        return _search(builders, chip, options, schedule, allocator, stop, progress, clock, known)
+            cut = cost_model.cutting_limit(limits, chip)
+            if cut not in builders:
+                builders[cut] = SegmentBuilder(build_workload(network, chip, cut))
+            if builders[cut].workload.largest_cell <= limits.compute:
+                spaces.append((limits, builders[cut]))
+        return _search(spaces, cost_model, options, schedule, allocator, stop, progress, clock, known)
 
     used, warnings = options.schedule, []
     if options.schedule == "dual-mode" and chip.modes.switchable:
@@ -135,15 +145,20 @@ def compile_network(
         if found.path is not compute_only.path:
             other_program, other_timing = _execute(compute_only, workload, clock)
             if other_timing.total_cycles < timing.total_cycles:
-                warnings.append(
+                faster = (
                     f"the all-compute plan is faster in simulation ({other_timing.total_cycles} against "
-                    f"{timing.total_cycles} cycles) and is returned instead"
+                    f"{timing.total_cycles} cycles)"
                 )
-                found = replace(compute_only, bound=found.bound)
-                program, timing, used = other_program, other_timing, "all-compute"
+                if cost_model.simulation_decides:
+                    warnings.append(f"{faster} and is returned instead")
+                    found = replace(compute_only, bound=found.bound)
+                    program, timing, used = other_program, other_timing, "all-compute"
+                else:
+                    warnings.append(f"{faster}; --schedule all-compute returns it")
     else:
         found, workload = search(options.schedule)
         program, timing = _execute(found, workload, clock)
+    warnings += cost_model.warnings(workload)
     if options.weights == "resident" and not found.plan.resident_weights:
         warnings.append(
             "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
@@ -191,8 +206,8 @@ def _execute(found: Found, workload: Workload, clock: _Clock) -> tuple[Program, 
 
 
 def _search(
-    builders: dict[int, SegmentBuilder],
-    chip: hw.Chip,
+    spaces: list[tuple[Limits, SegmentBuilder]],
+    cost_model: type[Pricer],
     options: Options,
     schedule: str,
     allocator: Allocator,
@@ -202,10 +217,10 @@ def _search(
     known: Found | None,
 ) -> tuple[Found, Workload]:
     best: tuple[Found, Workload] | None = None
-    for limits in schedule_limits(schedule, chip):
+    for limits, builder in spaces:
         start = time.process_time()
         found = find_plan(
-            builders[limits.compute],
+            builder,
             schedule,
             limits,
             allocator,
@@ -214,13 +229,14 @@ def _search(
             options.weights == "resident",
             None if progress is None else lambda cost, bound: progress(schedule, cost, bound),
             known,
+            cost_model,
         )
         total = time.process_time() - start
         clock.seconds["build"] = clock.seconds.get("build", 0.0) + found.effort.build
         clock.seconds["solve"] = clock.seconds.get("solve", 0.0) + found.effort.solve
         clock.seconds["search"] = clock.seconds.get("search", 0.0) + total - found.effort.build - found.effort.solve
         if best is None or found.cost < best[0].cost:
-            best = found, builders[limits.compute].workload
+            best = found, builder.workload
     assert best is not None
     return best
 

@@ -118,10 +118,11 @@ class SegmentCycles:
 
 @dataclass(frozen=True)
 class PredictedCycles:
-    """The phases of a segment, as the plan predicts them; no plan of this version has a write-back phase."""
+    """The phases of a segment, as the plan predicts them. ``write_back``: 0 by the machine model, whose plans drop nothing."""
 
     execute: int
     reload: int
+    write_back: int
     switch: int
 
 
@@ -179,7 +180,10 @@ def build_report(
             memory_arrays=planned.memory_arrays,
             cycles=SegmentCycles(run.execute_cycles, run.reload_cycles, run.store_cycles, run.switch_cycles),
             predicted_cycles=PredictedCycles(
-                ceil(Fraction(planned.execute)), ceil(Fraction(planned.reload)), planned.switch
+                ceil(Fraction(planned.execute)),
+                ceil(Fraction(planned.reload)),
+                ceil(Fraction(planned.write_back)),
+                planned.switch,
             ),
             copies={piece.name: piece.copies for piece in planned.pieces if piece.copies},
         )

@@ -4,14 +4,16 @@ Sets
     i operators (or pieces of one), g groups of pieces of one operator, e tensors with their users in the segment
 Data
     M_i rows, N_i reduction length, tau_i cycles of one MVM, a_i arrays of one copy, A arrays, cap_e arrays that hold tensor e,
-    D_c bytes/cycle of a memory-mode array, D_m of the rest of the chip, w cycles of writing one array
+    D_c inputs/cycle of a memory-mode array, D_m of the rest of the chip, w cycles of writing one array,
+    h_i memory arrays that serve i at no cost (they hold tensors kept across the segment and are not among the A)
 Variables (whole arrays)
     Com_i >= a_i compute arrays, s_e <= cap_e memory arrays of tensor e shared by all its users, p_i private memory arrays
 
     minimise  T + w max_g sum_{i in g} Com_i                                       (9), (2)  [cycles]
     T >= M_i tau_i a_i / Com_i ;  T >= M_i N_i / (D_c Mem_i + D_m)                 (10)
-    Mem_i = p_i + sum_{e used by i} s_e
+    Mem_i = h_i + p_i + sum_{e used by i} s_e
     sum_i Com_i + sum_e s_e + sum_i p_i <= A                                       (8)
+    sum_i Com_i <= compute limit ;  sum_e s_e + sum_i p_i <= memory limit
 
 ``s_e`` and ``p_i`` replace the per-coordinate binaries and H_ij of (6) and (7): an array holds one tensor, so at a join the
 shared arrays of different tensors are different arrays. With r = 1/T the rows of (10) are linear, and T >= 1/r is
@@ -20,11 +22,12 @@ approached by tangents T >= 2/r_k - r/r_k^2, added until the model's T is exact.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
+from heapq import heapify, heapreplace
+from math import ceil, floor, isqrt
 from typing import TYPE_CHECKING, Any
 
 from formulations.stagetime import ceil_div
@@ -37,13 +40,27 @@ Rational = Fraction | int
 
 @dataclass(frozen=True)
 class Eq10Operator:
-    """``rows`` M, ``reduction`` N, ``row_cycles`` tau, ``arrays`` a of one copy; ``group``: which operator it is a piece of."""
+    """``rows`` M, ``reduction`` N, ``row_cycles`` tau, ``arrays`` a of one copy.
+
+    ``group``: which operator it is a piece of (None: its operand is in the arrays already, nothing is written); ``held`` h.
+    """
 
     rows: int
     reduction: int
     row_cycles: int
     arrays: int
-    group: int
+    group: int | None
+    held: int = 0
+
+    @property
+    def work(self) -> int:
+        """Cycles on one array."""
+        return self.rows * self.row_cycles * self.arrays
+
+    @property
+    def traffic(self) -> int:
+        """Inputs that it fetches."""
+        return self.rows * self.reduction
 
 
 @dataclass(frozen=True)
@@ -56,7 +73,10 @@ class Eq10Tensor:
 
 @dataclass(frozen=True)
 class Eq10Problem:
-    """One segment. Bandwidths in bytes/cycle, ``write_cycles`` per array (0: nothing to write)."""
+    """One segment. Bandwidths in inputs/cycle, ``write_cycles`` per array (0: nothing to write).
+
+    ``compute_limit`` and ``memory_limit`` bound the arrays in each mode (None: all ``arrays``).
+    """
 
     operators: tuple[Eq10Operator, ...]
     tensors: tuple[Eq10Tensor, ...]
@@ -64,6 +84,22 @@ class Eq10Problem:
     array_bandwidth: Rational
     other_bandwidth: Rational
     write_cycles: int
+    compute_limit: int | None = None
+    memory_limit: int | None = None
+
+    @property
+    def most_compute(self) -> int:
+        """Arrays that may compute."""
+        return self.arrays if self.compute_limit is None else min(self.arrays, self.compute_limit)
+
+    @property
+    def most_memory(self) -> int:
+        """Arrays that may be in memory mode."""
+        return self.arrays if self.memory_limit is None else min(self.arrays, self.memory_limit)
+
+    def rate(self, operator: Eq10Operator, arrays: int) -> Rational:
+        """Inputs per cycle of an operator with ``arrays`` memory arrays besides the held ones."""
+        return self.array_bandwidth * (operator.held + arrays) + self.other_bandwidth
 
 
 @dataclass(frozen=True)
@@ -73,6 +109,16 @@ class Eq10Allocation:
     compute: tuple[int, ...]
     private: tuple[int, ...]
     shared: tuple[int, ...]
+
+    @property
+    def compute_arrays(self) -> int:
+        """Arrays in compute mode."""
+        return sum(self.compute)
+
+    @property
+    def memory_arrays(self) -> int:
+        """Arrays in memory mode."""
+        return sum(self.private) + sum(self.shared)
 
 
 @dataclass(frozen=True)
@@ -90,27 +136,48 @@ class Eq10Cost:
 
 def evaluate_eq10(problem: Eq10Problem, allocation: Eq10Allocation) -> Eq10Cost:
     """Exact cost of ``allocation``. ValueError, naming the constraint, if it violates one."""
-    used = sum(allocation.compute) + sum(allocation.private) + sum(allocation.shared)
-    if used > problem.arrays:
-        raise ValueError(f"(8) arrays: {used} used, {problem.arrays} available")
+    compute_arrays, memory_arrays = allocation.compute_arrays, allocation.memory_arrays
+    for name, used, most in (
+        ("", compute_arrays + memory_arrays, problem.arrays),
+        ("compute ", compute_arrays, problem.most_compute),
+        ("memory ", memory_arrays, problem.most_memory),
+    ):
+        if used > most:
+            raise ValueError(f"(8) {name}arrays: {used} used, {most} available")
     for e, (tensor, arrays) in enumerate(zip(problem.tensors, allocation.shared, strict=True)):
         if not 0 <= arrays <= tensor.arrays:
             raise ValueError(f"(6)(7) tensor {e}: {arrays} arrays are not within 0 .. {tensor.arrays}")
-    times, groups = [], dict[int, int]()
+    times, groups = [Fraction(0)], dict[int, int]()
     for i, op in enumerate(problem.operators):
-        compute, memory = allocation.compute[i], allocation.private[i] + _shared_by(problem, allocation, i)
+        compute, memory = allocation.compute[i], allocation.private[i] + _shared_by(problem, allocation.shared, i)
         if compute < op.arrays or allocation.private[i] < 0:
             raise ValueError(f"(8) operator {i}: {compute} compute arrays, one copy takes {op.arrays}")
-        bandwidth = problem.array_bandwidth * memory + problem.other_bandwidth
-        if bandwidth <= 0:
+        rate = problem.rate(op, memory)
+        if rate <= 0:
             raise ValueError(f"(10) operator {i} has no bandwidth")
-        times += [Fraction(op.rows * op.row_cycles * op.arrays, compute), Fraction(op.rows * op.reduction) / bandwidth]
-        groups[op.group] = groups.get(op.group, 0) + compute
-    return Eq10Cost(max(times), Fraction(problem.write_cycles * max(groups.values())))
+        times += [Fraction(op.work, compute), Fraction(op.traffic) / rate]
+        if op.group is not None:
+            groups[op.group] = groups.get(op.group, 0) + compute
+    return Eq10Cost(max(times), Fraction(problem.write_cycles * max(groups.values(), default=0)))
 
 
-def _shared_by(problem: Eq10Problem, allocation: Eq10Allocation, i: int) -> int:
-    return sum(s for tensor, s in zip(problem.tensors, allocation.shared, strict=True) if i in tensor.users)
+def _shared_by(problem: Eq10Problem, shared: tuple[int, ...], i: int) -> int:
+    return sum(s for tensor, s in zip(problem.tensors, shared, strict=True) if i in tensor.users)
+
+
+def bound_eq10(problem: Eq10Problem) -> Fraction:
+    """A lower bound on the optimum from each operator alone and all of them on the arrays together, in cycles."""
+    most = problem.most_compute
+    together = Fraction(sum(op.work for op in problem.operators), max(1, most))
+    execute, reload, joint = together, 0, Fraction(0)
+    for op in problem.operators:
+        rate = problem.rate(op, problem.most_memory)
+        fetch = Fraction(op.traffic) / rate if rate > 0 else Fraction(0)
+        execute = max(execute, fetch, Fraction(op.work, max(op.arrays, most)))
+        if op.group is not None:
+            reload = max(reload, problem.write_cycles * op.arrays)
+            joint = max(joint, Fraction(2 * isqrt(problem.write_cycles * op.work)))  # least work / c + w c
+    return max(execute + reload, joint)
 
 
 # -- exact, without a solver -----------------------------------------------------------------------------------------------
@@ -119,87 +186,128 @@ def _shared_by(problem: Eq10Problem, allocation: Eq10Allocation, i: int) -> int:
 def solve_eq10_combinatorial(problem: Eq10Problem) -> tuple[Eq10Allocation, Eq10Cost] | None:
     """Optimum, or None if one copy of each operator does not fit.
 
-    For every reload level (the arrays of the largest group) the least T is found by bisection over the values T can take.
+    The least T is found by bisection; with fewer arrays to reload T only grows, from one value at which the largest group
+    shrinks to the next.
     """
-    times = _possible_times(problem)
-    best: tuple[Eq10Allocation, Eq10Cost] | None = None
-    groups: dict[int, int] = {}
+    fastest = _least_time(problem)
+    if fastest is None:
+        return None
+    allocation = _fit(problem, _best_time(problem, fastest))
+    assert allocation is not None
+    return allocation, evaluate_eq10(problem, allocation)
+
+
+def _least_time(problem: Eq10Problem) -> Fraction | None:
+    """The least T that some allocation attains; None if there is no allocation."""
+    high = Fraction(0)
     for op in problem.operators:
-        groups[op.group] = groups.get(op.group, 0) + op.arrays
-    fastest = 0
-    for level in range(problem.arrays, max(groups.values()) - 1, -1):
-        # Fewer arrays to reload make no segment faster, so the least T only moves up from level to level.
-        place = bisect_left(times, True, lo=fastest, key=partial(_fits, problem, level))
-        if place == len(times):
-            break
-        fastest = place
-        allocation = _fit(problem, times[place], level)
-        assert allocation is not None
-        cost = evaluate_eq10(problem, allocation)
-        if best is None or cost.total < best[1].total:
-            best = allocation, cost
-    return best
+        rate = problem.rate(op, 0) or problem.array_bandwidth
+        if not rate:
+            return None
+        high = max(high, Fraction(op.work, op.arrays), Fraction(op.traffic) / rate)
+    slowest = _fit(problem, high) if high else Eq10Allocation((), (), ())
+    if slowest is None:
+        return None
+    high, low = evaluate_eq10(problem, slowest).execute, Fraction(0)
+    while (below := _time_below(problem, high)) > low:
+        middle = Fraction((float(low) + float(high)) / 2)
+        tried = min(below, middle) if middle > low else below
+        found = _fit(problem, tried)
+        if found is None:
+            low = tried
+        else:
+            high = evaluate_eq10(problem, found).execute
+    return high
 
 
-def _possible_times(problem: Eq10Problem) -> list[Fraction]:
-    """All values that a term of (10) can take, ascending."""
-    times: set[Fraction] = set()
+def _time_below(problem: Eq10Problem, time: Fraction) -> Fraction:
+    """The largest value below ``time`` that a term of (10) can take, 0 if there is none."""
+    below = Fraction(0)
     for op in problem.operators:
-        work, traffic = op.rows * op.row_cycles * op.arrays, op.rows * op.reduction
-        times.update(Fraction(work, c) for c in range(op.arrays, problem.arrays + 1))
-        rates = (problem.array_bandwidth * m + problem.other_bandwidth for m in range(problem.arrays + 1))
-        times.update(Fraction(traffic) / rate for rate in rates if rate > 0)
-    return sorted(times)
+        if op.work and time:
+            compute = max(op.arrays, op.work * time.denominator // time.numerator + 1)
+            if compute <= problem.most_compute:
+                below = max(below, Fraction(op.work, compute))
+        if op.traffic and time and problem.array_bandwidth:
+            missing = (op.traffic / time - problem.rate(op, 0)) / problem.array_bandwidth
+            memory = max(0, floor(missing) + 1)
+            if memory <= problem.most_memory:
+                below = max(below, Fraction(op.traffic) / problem.rate(op, memory))
+        elif op.traffic and time and (fetch := Fraction(op.traffic) / problem.rate(op, 0)) < time:
+            below = max(below, fetch)
+    return below
 
 
-def _fits(problem: Eq10Problem, level: int, time: Fraction) -> bool:
-    return _fit(problem, time, level) is not None
-
-
-def _fit(problem: Eq10Problem, time: Fraction, level: int) -> Eq10Allocation | None:
-    """The fewest arrays with which every operator meets ``time``, if no group takes over ``level`` and all fit."""
-    compute, needs, groups = [], [], dict[int, int]()
+def _best_time(problem: Eq10Problem, fastest: Fraction) -> Fraction:
+    """The T from ``fastest`` on that is cheapest together with the reload of the fewest arrays that meet it."""
+    groups: dict[int, list[Eq10Operator]] = {}
     for op in problem.operators:
-        work, traffic = op.rows * op.row_cycles * op.arrays, op.rows * op.reduction
-        own = max(op.arrays, ceil_div(work * time.denominator, time.numerator) if work else 0)
-        missing = Fraction(traffic) / time - problem.other_bandwidth if traffic else Fraction(0)
+        if op.group is not None:
+            groups.setdefault(op.group, []).append(op)
+    if not groups or not problem.write_cycles:
+        return fastest
+    time = best = fastest
+    least = max(sum(op.arrays for op in group) for group in groups.values())
+    sizes = [(-sum(_compute(op, time) for op in group), name) for name, group in groups.items()]
+    heapify(sizes)  # by the sizes at earlier times, which only shrink
+    cheapest = None
+    while True:
+        size, name = sizes[0]
+        now = sum(_compute(op, time) for op in groups[name])
+        if now < -size:
+            heapreplace(sizes, (-now, name))
+            continue
+        if cheapest is None or time + problem.write_cycles * now < cheapest:
+            best, cheapest = time, time + problem.write_cycles * now
+        smaller = [Fraction(op.work, c - 1) for op in groups[name] if (c := _compute(op, time)) > op.arrays]
+        if not smaller or min(smaller) + problem.write_cycles * least >= cheapest:
+            return best
+        time = min(smaller)
+
+
+def _compute(op: Eq10Operator, time: Fraction) -> int:
+    """The fewest compute arrays with which an operator meets ``time``."""
+    return max(op.arrays, ceil_div(op.work * time.denominator, time.numerator) if op.work else 0)
+
+
+def _fit(problem: Eq10Problem, time: Fraction) -> Eq10Allocation | None:
+    """The fewest arrays with which every operator meets ``time``; None if they are too many."""
+    compute = tuple(_compute(op, time) for op in problem.operators)
+    room = min(problem.arrays - sum(compute), problem.most_memory)
+    if room < 0 or sum(compute) > problem.most_compute:
+        return None
+    needs = []
+    for op in problem.operators:
+        missing = Fraction(op.traffic) / time - problem.rate(op, 0) if op.traffic else Fraction(0)
         if missing > 0 and not problem.array_bandwidth:
             return None
-        compute.append(own)
-        rate = Fraction(problem.array_bandwidth)
-        needs.append(
-            ceil_div(missing.numerator * rate.denominator, missing.denominator * rate.numerator) if missing > 0 else 0
-        )
-        groups[op.group] = groups.get(op.group, 0) + own
-    if max(groups.values()) > level or sum(compute) > problem.arrays:
+        needs.append(ceil(missing / problem.array_bandwidth) if missing > 0 else 0)
+    most_users = max((len(tensor.users) for tensor in problem.tensors), default=1)
+    if max(needs, default=0) > room or sum(needs) > room * most_users:
         return None
-    shared = _share(problem.tensors, tuple(needs))
-    covered = [sum(s for t, s in zip(problem.tensors, shared, strict=True) if i in t.users) for i in range(len(needs))]
-    private = [max(0, need - got) for need, got in zip(needs, covered, strict=True)]
-    if sum(compute) + sum(private) + sum(shared) > problem.arrays:
-        return None
-    return Eq10Allocation(tuple(compute), tuple(private), shared)
+    shared = _share(problem.tensors, tuple(needs)) if any(needs) else (0,) * len(problem.tensors)
+    private = tuple(max(0, need - _shared_by(problem, shared, i)) for i, need in enumerate(needs))
+    return Eq10Allocation(compute, private, shared) if sum(private) + sum(shared) <= room else None
 
 
 def _share(tensors: tuple[Eq10Tensor, ...], needs: tuple[int, ...]) -> tuple[int, ...]:
     """Shared arrays per tensor that save most: an array of a tensor serves all of its users that still need one.
 
-    Recursion over the tensors on the needs that later tensors can still serve. On a chain it is greedy: an array that only
-    this tensor can still offer one of its two users saves as much as it could anywhere else.
+    Recursion over the tensors on the needs that later tensors can still serve. A user that no later tensor serves would
+    take a private array otherwise, so a shared one in its place costs no more; only beyond that there is a choice.
     """
     later = [{i for tensor in tensors[e + 1 :] for i in tensor.users} for e in range(len(tensors))]
-    pairs = all(len(tensor.users) <= 2 for tensor in tensors)
 
     @cache
     def best(e: int, left: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         if e == len(tensors):
             return 0, ()
-        users = tensors[e].users
+        users, capacity = tensors[e].users, tensors[e].arrays
+        least = min(capacity, max((left[i] for i in users if i not in later[e]), default=0))
         wanted = sorted((left[i] for i in users), reverse=True)
-        most = min(tensors[e].arrays, wanted[1] if len(wanted) > 1 else 0)
-        greedy = pairs and any(i not in later[e] for i in users)
+        most = max(least, min(capacity, wanted[1] if len(wanted) > 1 else 0))
         found: tuple[int, tuple[int, ...]] | None = None
-        for amount in range(most, most - 1 if greedy else -1, -1):
+        for amount in range(most, least - 1, -1):
             saved = sum(min(left[i], amount) for i in users) - amount
             rest = tuple(
                 0 if i not in later[e] else max(0, need - amount) if i in users else need for i, need in enumerate(left)
@@ -238,14 +346,16 @@ def build_eq10(problem: Eq10Problem) -> pyo.ConcreteModel:
     model.rate = pyo.ConstraintList(doc="(10)")
     for i, op in enumerate(operators):
         memory = model.p[i] + sum(model.s[e] for e, tensor in enumerate(problem.tensors) if i in tensor.users)
-        model.rate.add(op.rows * op.row_cycles * op.arrays / model.unit * model.r <= model.Com[i])
-        bandwidth = float(problem.array_bandwidth) * memory + float(problem.other_bandwidth)
-        model.rate.add(op.rows * op.reduction / model.unit * model.r <= bandwidth)
-    model.arrays = pyo.Constraint(
-        expr=sum(model.Com.values()) + sum(model.p.values()) + sum(model.s.values()) <= arrays, doc="(8)"
-    )
+        model.rate.add(op.work / model.unit * model.r <= model.Com[i])
+        bandwidth = float(problem.array_bandwidth) * memory + float(problem.rate(op, 0))
+        model.rate.add(op.traffic / model.unit * model.r <= bandwidth)
+    compute, memory = sum(model.Com.values()), sum(model.p.values()) + sum(model.s.values())
+    model.arrays = pyo.ConstraintList(doc="(8)")
+    model.arrays.add(compute + memory <= arrays)
+    model.arrays.add(compute <= problem.most_compute)
+    model.arrays.add(memory <= problem.most_memory)
     model.reload = pyo.ConstraintList(doc="(2)")
-    for group in sorted({op.group for op in operators}):
+    for group in sorted({op.group for op in operators if op.group is not None}):
         model.reload.add(sum(model.Com[i] for i, op in enumerate(operators) if op.group == group) <= model.largest)
     model.tangents = pyo.ConstraintList()
     add_tangent(model, 1.0)
@@ -260,9 +370,8 @@ def add_tangent(model: pyo.ConcreteModel, rate: float) -> None:
 
 def least_time(problem: Eq10Problem) -> Fraction:
     """What T is at least with all arrays for one operator: the time unit of the program."""
-    most = problem.array_bandwidth * problem.arrays + problem.other_bandwidth
-    work = max(Fraction(op.rows * op.row_cycles * op.arrays, problem.arrays) for op in problem.operators)
-    traffic = max(Fraction(op.rows * op.reduction) / most for op in problem.operators)
+    work = max(Fraction(op.work, problem.arrays) for op in problem.operators)
+    traffic = max(Fraction(op.traffic) / problem.rate(op, problem.arrays) for op in problem.operators)
     return max(work, traffic, Fraction(1))
 
 
@@ -271,11 +380,12 @@ def solve_eq10(
 ) -> tuple[Eq10Allocation, Eq10Cost] | None:
     """Optimum within the relative ``tolerance`` (or what the solver's tolerances can tell apart).
 
-    None if one copy of each operator does not fit.
+    None if one copy of each operator does not fit. ``problem`` has an operator.
 
-    ``solve(model)`` solves a Pyomo model to optimality and leaves the values in it; ValueError if it left none.
+    ``solve(model)`` solves a Pyomo model to optimality and leaves the values in it; ValueError if it left none. Each model
+    that it is given bounds the optimum from below.
     """
-    if sum(op.arrays for op in problem.operators) > problem.arrays:
+    if sum(op.arrays for op in problem.operators) > problem.most_compute:
         return None
     model = build_eq10(problem)
     best: tuple[Eq10Allocation, Eq10Cost] | None = None

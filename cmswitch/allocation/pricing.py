@@ -1,17 +1,27 @@
-"""Prices of segments: first a cheap bound, then the solved program; each distinct content is worked on once."""
+"""Prices of segments: first a cheap bound, then the solved program; each distinct content is worked on once.
+
+:class:`Pricer` is what the search asks; each cost model implements it: :class:`MachinePricer` here, the published equations in
+:mod:`cmswitch.allocation.eq10_pricing`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import ClassVar, Protocol
 
+import hw
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
-from cmswitch.allocation.segment import Home, Limits, Segment, SegmentBuilder
+from cmswitch.allocation.segment import Home, Limits, Place, Segment, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
+from cmswitch.costs.work import PieceWork
+from cmswitch.costs.workload import Workload
+from cmswitch.segmentation.plan import AssignedArrays, CostModelName
 from formulations import SegmentAllocation, SegmentProblem, lower_bound
-from formulations.evaluate import SegmentCost
 
 SHORT_SEGMENT = 8
 """Up to this many operators the combinatorial bound is good; longer segments are also bounded by linear programming."""
@@ -21,6 +31,60 @@ QUICKLY_BOUNDED = 12
 
 Kept = tuple[tuple[int, Home], ...]
 """Tensors resident across a cut (or through a segment) and their homes, ascending by tensor."""
+
+
+class Cost(Protocol):
+    """Exact cycles of a segment by phase, and the arrays that it takes in each mode (kept tensors not counted)."""
+
+    @property
+    def execute(self) -> Fraction:
+        """Cycles of its execution."""
+        ...
+
+    @property
+    def reload(self) -> Fraction:
+        """Cycles of writing its weights."""
+        ...
+
+    @property
+    def total(self) -> Fraction:
+        """Cycles of all phases: the objective."""
+        ...
+
+    @property
+    def compute_arrays(self) -> int:
+        """Arrays that compute."""
+        ...
+
+    @property
+    def memory_arrays(self) -> int:
+        """Arrays in memory mode."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a solved segment does: its pieces, their copies, and which tensors are on chip where (``places`` by tensor).
+
+    ``write_back``: cycles of the price that are neither execution nor reload; ``assigned``: the arrays that the cost model
+    counts, where they are not the ones that copies and places take.
+    """
+
+    works: tuple[PieceWork, ...]
+    copies: tuple[int, ...]
+    places: Mapping[int, Place]
+    write_back: Fraction = Fraction(0)
+    assigned: AssignedArrays | None = None
+
+    @property
+    def compute_arrays(self) -> int:
+        """Arrays that hold copies."""
+        return sum(len(work.tiles) * copies for work, copies in zip(self.works, self.copies, strict=True))
+
+    @property
+    def memory_arrays(self) -> int:
+        """Arrays that hold tensors."""
+        return sum(place.arrays for place in self.places.values())
 
 
 @dataclass
@@ -39,7 +103,7 @@ class Price:
     tight: bool = False
     solved: bool = False
     cost: float = math.inf
-    exact: SegmentCost | None = None
+    exact: Cost | None = None
     allocation: SegmentAllocation | None = None
     problem: SegmentProblem | None = None
 
@@ -60,8 +124,12 @@ class Effort:
         return Effort(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class Pricer:
-    """Prices the segments of one workload under ``limits``, by content."""
+class Pricer(ABC):
+    """Prices the segments of one workload under ``limits``, by content: one cost model."""
+
+    cost_model: ClassVar[CostModelName]
+    simulation_decides: ClassVar[bool] = True
+    """Whether a plan of narrower limits is returned instead if it is faster in simulation."""
 
     def __init__(
         self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False
@@ -74,6 +142,80 @@ class Pricer:
         self._relaxed: dict[SegmentKey, Price] = {}
         self._prices: dict[tuple[SegmentKey, Limits, bool], Price] = {}
 
+    @classmethod
+    def cutting_limit(cls, limits: Limits, chip: hw.Chip) -> int:
+        """The compute arrays for which operators are cut into cells under ``limits``."""
+        return limits.compute
+
+    @classmethod
+    def warnings(cls, workload: Workload) -> list[str]:
+        """What a reader of this cost model's predictions for ``workload`` should know."""
+        return []
+
+    @property
+    def homes(self) -> tuple[Home, ...]:
+        """Where tensors may be kept across cuts."""
+        return ("arrays", "buffer") if self.limits.memory else ("buffer",)
+
+    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
+        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together.
+
+        In a ``hurry`` its first bound is the cheapest there is.
+        """
+        key = (*self._key(first, last, {}), self._reload_free(first, last))
+        price = self._relaxed.get(key)
+        if price is None:
+            price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
+            if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
+                self._first_bound(price, hurry)
+        return price
+
+    def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
+        """The price of the segment with ``kept`` tensors (under narrower ``limits``), shared by all of equal content."""
+        homes: Mapping[int, Home] = dict(kept)
+        limits = limits or self.limits
+        key = (self._key(first, last, homes), limits, self._reload_free(first, last))
+        price = self._prices.get(key)
+        if price is None:
+            price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
+            self._prices[key] = price
+            self.effort.distinct += 1
+        elif price.solved:
+            self.effort.cache_hits += 1
+        return price
+
+    def _key(self, first: int, last: int, kept: Mapping[int, Home]) -> SegmentKey:
+        """Segments with equal keys have equal prices."""
+        return self._keys.key(first, last, kept)
+
+    def _reload_free(self, first: int, last: int) -> bool:
+        return self._resident_weights and first == 0 and last == len(self.workload.cells)
+
+    @abstractmethod
+    def _first_bound(self, price: Price, hurry: bool) -> None:
+        """Give a relaxed price its first bound."""
+
+    @abstractmethod
+    def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
+        """Raise an unsolved price's bound by the next better one. It is ``tight`` when only solving raises it further."""
+
+    @abstractmethod
+    def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
+        """Solve a price's program, or prove that it costs at least ``upper`` cycles.
+
+        Afterwards the price is solved, with an allocation and a proven bound (infinite: infeasible), or its bound is ``upper``.
+        """
+
+    @abstractmethod
+    def outcome(self, first: int, last: int, kept: Kept, price: Price) -> Outcome:
+        """What the solved ``price`` means for the segment with ``kept`` tensors."""
+
+
+class MachinePricer(Pricer):
+    """Prices by the machine model."""
+
+    cost_model = "machine"
+
     def segment(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Segment:
         """The description of a segment, its program restricted to ``limits`` (the choices remain those of the plan space)."""
         segment = self.builder.build(first, last, dict(kept), self.limits, self._reload_free(first, last))
@@ -83,41 +225,23 @@ class Pricer:
         compute, memory = min(problem.compute_arrays, limits.compute), min(problem.memory_arrays, limits.memory - held)
         return replace(segment, problem=replace(problem, compute_arrays=compute, memory_arrays=memory))
 
-    def _reload_free(self, first: int, last: int) -> bool:
-        return self._resident_weights and first == 0 and last == len(self.workload.cells)
+    def outcome(self, first: int, last: int, kept: Kept, price: Price) -> Outcome:
+        """See :class:`Pricer`."""
+        allocation = price.allocation
+        assert allocation is not None
+        segment = self.segment(first, last, kept)
+        chosen = [options[o] for options, o in zip(segment.choices, allocation.placements, strict=True)]
+        places = {p.tensor: p for p in chosen if p.where != "main"} | dict(segment.kept)
+        return Outcome(segment.works, allocation.copies, places)
 
-    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
-        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together.
-
-        In a ``hurry`` its first bound is the one of each operator alone.
-        """
-        key = (*self._keys.key(first, last, {}), self._reload_free(first, last))
-        price = self._relaxed.get(key)
-        if price is None:
-            price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
-            if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
-                if self._reload_free(first, last):
-                    price.bound = 0.0
-                elif hurry or self.workload.operators(first, last) > QUICKLY_BOUNDED:
-                    price.bound = self.builder.quick_bound(first, last, self.limits)
-                else:
-                    price.bound = 0.0
-                    self.tighten(price)
-        return price
-
-    def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
-        """The price of the segment with ``kept`` tensors (under narrower ``limits``), shared by all of equal content."""
-        homes: Mapping[int, Home] = dict(kept)
-        limits = limits or self.limits
-        key = (self._keys.key(first, last, homes), limits, self._reload_free(first, last))
-        price = self._prices.get(key)
-        if price is None:
-            price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
-            self._prices[key] = price
-            self.effort.distinct += 1
-        elif price.solved:
-            self.effort.cache_hits += 1
-        return price
+    def _first_bound(self, price: Price, hurry: bool) -> None:
+        first, last, _ = price.representative
+        price.bound = 0.0
+        if not self._reload_free(first, last):
+            if hurry or self.workload.operators(first, last) > QUICKLY_BOUNDED:
+                price.bound = self.builder.quick_bound(first, last, self.limits)
+            else:
+                self.tighten(price)
 
     def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
         """Raise an unsolved price's bound: by the cheap bound, and where that is loose (long segments) by the linear program.
@@ -138,10 +262,7 @@ class Pricer:
         price.tight = price.tightenings > linear or math.isinf(price.bound)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
-        """Solve a price's program, or prove that it costs at least ``upper`` cycles.
-
-        Afterwards the price is solved, with an allocation and a proven bound (infinite: infeasible), or its bound is ``upper``.
-        """
+        """See :class:`Pricer`."""
         start = time.process_time()
         problem = self._problem(price)
         built = time.process_time()

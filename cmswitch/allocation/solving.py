@@ -10,6 +10,7 @@ from typing import Literal
 from cmswitch.errors import InputError, SolverError
 from cmswitch.naming import nearest
 from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
+from formulations.eq10 import Eq10Allocation, Eq10Problem, solve_eq10, solve_eq10_combinatorial
 from formulations.evaluate import SegmentCost
 
 COMBINATORIAL_NODES = 600
@@ -82,6 +83,29 @@ class Allocator:
         if found.termination == "node_limit" and not should_stop():
             return self._highs(problem, should_stop, solution)
         return solution
+
+    def solve_eq10(self, problem: Eq10Problem) -> tuple[Eq10Allocation | None, float]:
+        """Solve one program of the published equations to optimality: its allocation (None: infeasible) and a proven bound.
+
+        Raises:
+            SolverError: the backend failed.
+        """
+        if self.solver != "highs" or not problem.operators:
+            exact = solve_eq10_combinatorial(problem)
+            return (None, math.inf) if exact is None else (exact[0], float(exact[1].total))
+        from solvers import solve
+
+        bounds = [0.0]
+
+        def optimise(model: object) -> None:
+            result = solve(model, solver="highs", gap=self.gap, threads=self.threads, seed=self.seed)
+            bounds.append(result.bound or 0.0)
+
+        try:
+            found = solve_eq10(problem, optimise)
+        except ValueError as error:
+            raise SolverError(f"solver 'highs' failed on the published equations: {error}") from error
+        return (None, math.inf) if found is None else (found[0], max(bounds) * (1 - LINEAR_TOLERANCE))
 
     def _highs(self, problem: SegmentProblem, should_stop: Callable[[], bool], start: Solution | None) -> Solution:
         """Solve with HiGHS, from the allocation and the bound of ``start``."""

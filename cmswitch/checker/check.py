@@ -9,6 +9,7 @@ from fractions import Fraction
 from cmswitch.checker import rules
 from cmswitch.checker.cost import Home, SegmentCost, segment_cost
 from cmswitch.checker.demand import Demand, blocks_of, demand_of
+from cmswitch.checker.eq10 import assigned, eq10_cost
 from cmswitch.checker.leads import Leads, leads_of
 from cmswitch.checker.rules import Violation
 from cmswitch.costs.workload import cut_inner
@@ -22,7 +23,8 @@ from hw import Chip
 class CheckReport:
     """All broken rules (none: the plan is legal and costs what it states).
 
-    ``cost`` is the recomputed latency in cycles, exact; None if the plan is not legal, since no cost would mean anything then.
+    ``cost`` is the recomputed latency in cycles by the plan's cost model, exact; None if the plan is not legal, since no cost
+    would mean anything then.
     """
 
     violations: tuple[Violation, ...]
@@ -72,18 +74,22 @@ class _Check:
         for number, (of_segment, lead) in enumerate(zip(demands, leads, strict=True)):
             broken += rules.places(number, plan, network, chip, of_segment, lead)
             broken += rules.resources(number, plan, chip, of_segment)
+            broken += assigned(number, plan, chip, of_segment)
         broken += rules.kept(plan, network, chip)
         if broken:
             return CheckReport(tuple(broken), None)
         last_reader = _last_readers(demands)
         cost, computing = Fraction(0), 0 if self.chip.modes.switchable else self.chip.arrays
         for number, segment in enumerate(plan.segments):
-            own = self._cost(number, demands[number], leads[number], last_reader)
+            if plan.cost_model == "eq10":
+                own = eq10_cost(number, plan, network, chip, demands[number], last_reader)
+            else:
+                own = self._cost(number, demands[number], leads[number], last_reader)
             change = segment.compute_mode - computing
             computing = segment.compute_mode
             switch = chip.switch_cycles(max(0, change), max(0, -change))
-            cost += own.execute + own.reload + switch
-            broken += rules.stated(number, segment, own.execute, own.reload, switch)
+            cost += own.execute + own.reload + own.write_back + switch
+            broken += rules.stated(number, segment, own, switch)
         broken += rules.total(plan, cost)
         return CheckReport(tuple(broken), cost)
 

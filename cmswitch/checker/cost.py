@@ -28,10 +28,11 @@ class Home:
 
 @dataclass(frozen=True)
 class SegmentCost:
-    """Cycles of the execute and reload phases."""
+    """Cycles of the execute and reload phases, and of writing back what is not kept (a phase of ``eq10`` alone)."""
 
     execute: Fraction
     reload: Fraction
+    write_back: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)

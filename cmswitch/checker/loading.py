@@ -47,6 +47,9 @@ def _read(value: object, kind: Any, where: str) -> object:
         if value not in choices:
             raise InputError(f"{where}: unknown value '{value}'{nearest(value, choices)}")
         return value
+    record = next((c for c in choices if is_dataclass(c)), None) if origin is UnionType else None
+    if record is not None and value is not None:
+        return _read_record(value, cast(type, record), where)
     allowed = choices if origin is UnionType else (kind,)
     if type(value) not in allowed:
         raise _wrong(where, " or ".join(_NAMES[a] for a in allowed), value)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from cmswitch.checker.cost import SegmentCost
 from cmswitch.checker.demand import Block, Demand, round_up
 from cmswitch.checker.leads import Leads, least_window
 from cmswitch.graph.network import Network
@@ -277,12 +278,13 @@ def _size(place: PlannedPlace) -> str:
     return f"{place.bytes} bytes" if place.window is None else f"a window of {place.window} chunks"
 
 
-def stated(number: int, segment: PlannedSegment, execute: Fraction, reload: Fraction, switch: int) -> Violations:
+def stated(number: int, segment: PlannedSegment, cost: SegmentCost, switch: int) -> Violations:
     """The segment's stated cycles are exactly the recomputed ones."""
     for rule, claimed, cycles in (
         ("switch", str(segment.switch), Fraction(switch)),
-        ("reload", segment.reload, reload),
-        ("execute", segment.execute, execute),
+        ("reload", segment.reload, cost.reload),
+        ("write-back", segment.write_back, cost.write_back),
+        ("execute", segment.execute, cost.execute),
     ):
         try:
             wrong = Fraction(claimed) != cycles

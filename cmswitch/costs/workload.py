@@ -64,6 +64,11 @@ class Workload:
         return 0 if grid is None else (piece.last_block - piece.first_block) * grid.arrays_per_block
 
     @cached_property
+    def largest_cell(self) -> int:
+        """Arrays of the cell that takes most."""
+        return max((self.arrays(cell) for cell in self.cells), default=0)
+
+    @cached_property
     def first_cell(self) -> tuple[int, ...]:
         """For each operator, the position of its first cell."""
         starts: list[int] = []

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
-from cmswitch.allocation.pricing import Pricer
-from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Node
+from cmswitch.allocation.pricing import MachinePricer
+from cmswitch.segmentation.search import CutGraph, KeptGraph, Node
 from formulations.monolithic import Candidate, MonolithicProblem
 
 
-def monolithic_problem(pricer: Pricer) -> MonolithicProblem:
+def monolithic_problem(pricer: MachinePricer) -> MonolithicProblem:
     """Every segment between every two states that can be reached, with nothing pruned by a bound."""
-    homes: Homes = ("arrays", "buffer") if pricer.limits.memory else ("buffer",)
-    graph, chip = KeptGraph(CutGraph(pricer, lambda: False), homes), pricer.workload.chip
+    graph, chip = KeptGraph(CutGraph(pricer, lambda: False)), pricer.workload.chip
     nodes = [Node(0, ())]
     numbers = {nodes[0]: 0}
     candidates = []

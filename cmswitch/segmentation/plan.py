@@ -8,6 +8,8 @@ from typing import Literal
 
 PLAN_VERSION = 1
 
+CostModelName = Literal["machine", "eq10"]
+
 
 @dataclass(frozen=True)
 class PlannedPiece:
@@ -38,10 +40,29 @@ class PlannedPlace:
 
 
 @dataclass(frozen=True)
+class SharedArrays:
+    """Memory-mode arrays of a tensor that serve all of its users."""
+
+    tensor: int
+    arrays: int
+
+
+@dataclass(frozen=True)
+class AssignedArrays:
+    """Arrays as the published equations count them: for each piece those that compute and its private memory-mode ones, and
+    those of each tensor that the segment produces and reads. Its copies and places take at most as many."""
+
+    compute: tuple[int, ...]
+    private: tuple[int, ...]
+    shared: tuple[SharedArrays, ...]
+
+
+@dataclass(frozen=True)
 class PlannedSegment:
     """One segment: its pieces and places, the arrays in compute mode while it runs, and its predicted cycles.
 
-    ``execute`` and ``reload`` are the exact rational objective's parts as text (``"n"`` or ``"n/d"``), ``switch`` whole cycles.
+    ``execute``, ``reload`` and ``write_back`` are the exact rational objective's parts as text (``"n"`` or ``"n/d"``),
+    ``switch`` whole cycles. ``assigned``: with cost model ``eq10``, what its objective counts.
     """
 
     pieces: tuple[PlannedPiece, ...]
@@ -52,11 +73,16 @@ class PlannedSegment:
     execute: str
     reload: str
     switch: int
+    write_back: str = "0"
+    assigned: AssignedArrays | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole network on a chip, with the predicted latency (cycles, the objective rounded up) and a proven lower bound."""
+    """A whole network on a chip, with the predicted latency (cycles, the objective rounded up) and a proven lower bound.
+
+    ``cost_model`` is what both are predicted by.
+    """
 
     network: str
     chip: str
@@ -69,6 +95,7 @@ class Plan:
     bound_cycles: int
     segments: tuple[PlannedSegment, ...]
     version: int = PLAN_VERSION
+    cost_model: CostModelName = "machine"
 
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from cmswitch.allocation.pricing import Effort, Pricer
+from cmswitch.allocation.pricing import Effort, MachinePricer, Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
-from cmswitch.segmentation.search import CutGraph, Homes, KeptGraph, Path, Search
+from cmswitch.segmentation.search import CutGraph, KeptGraph, Path, Search
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
 ROUNDING = 1e-9
@@ -49,17 +49,16 @@ def find_plan(
     resident_weights: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
     known: Found | None = None,
+    cost_model: type[Pricer] = MachinePricer,
 ) -> Found:
-    """The plan with the least predicted latency when at most ``limits`` arrays are in each mode.
+    """The plan with the least latency, as ``cost_model`` predicts it, when at most ``limits`` arrays are in each mode.
 
     ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far;
     ``known`` is a plan of this space (one with narrower limits) to begin with, which is returned if nothing beats it by the gap.
     """
     workload, chip = builder.workload, builder.workload.chip
-    pricer = Pricer(builder, limits, allocator, resident_weights)
-    homes: Homes = ("arrays", "buffer") if limits.memory else ("buffer",)
-    least_compute = max((workload.arrays(c) for c in workload.cells), default=0)
-    switch_bound = chip.switch_cycles(least_compute, 0) if chip.modes.switchable else 0
+    pricer = cost_model(builder, limits, allocator, resident_weights)
+    switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
     cuts = CutGraph(pricer, should_stop)
 
     def with_switches(path: Path) -> tuple[Path, float]:
@@ -78,7 +77,7 @@ def find_plan(
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
-        graph, bound_of_cuts = KeptGraph(cuts, homes), bound
+        graph, bound_of_cuts = KeptGraph(cuts), bound
         search = Search(graph, gap, switch_bound, with_switches, should_stop, on_progress)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
@@ -116,29 +115,37 @@ def _plan(
     resident_weights: bool,
 ) -> tuple[Plan, Fraction]:
     chip, network = workload.chip, workload.network
-    needed = [needs(e) for e in path.edges]
-    modes = path.modes or cheapest_modes(needed, chip)
+    modes = path.modes or cheapest_modes([needs(e) for e in path.edges], chip)
     switches = switch_cycles(modes, chip)
     segments = []
     cost = Fraction(0)
-    for edge, (compute, memory), mode, switch in zip(path.edges, needed, modes, switches, strict=True):
-        exact, allocation = edge.price.exact, edge.price.allocation
-        assert exact is not None and allocation is not None
-        segment = pricer.segment(edge.source.cut, edge.target.cut, edge.resident)
+    for edge, mode, switch in zip(path.edges, modes, switches, strict=True):
+        exact = edge.price.exact
+        assert exact is not None
+        done = pricer.outcome(edge.source.cut, edge.target.cut, edge.resident, edge.price)
         pieces = tuple(
             PlannedPiece(w.piece.operator, w.name, w.piece.first_block, w.piece.last_block, d)
-            for w, d in zip(segment.works, allocation.copies, strict=True)
+            for w, d in zip(done.works, done.copies, strict=True)
         )
-        chosen = [options[o] for options, o in zip(segment.choices, allocation.placements, strict=True)]
-        here = {p.tensor: p for p in chosen if p.where != "main"} | dict(segment.kept)
         before, after = dict(edge.source.kept), dict(edge.target.kept)
         places = tuple(
             PlannedPlace(t, network.tensors[t].name, p.where, p.arrays, p.bytes, p.window, t in before, t in after)
-            for t, p in sorted(here.items())
+            for t, p in sorted(done.places.items())
         )
         cost += exact.total + switch
         segments.append(
-            PlannedSegment(pieces, places, compute, memory, mode, str(exact.execute), str(exact.reload), switch)
+            PlannedSegment(
+                pieces,
+                places,
+                done.compute_arrays,
+                done.memory_arrays,
+                mode,
+                str(exact.execute),
+                str(exact.reload),
+                switch,
+                str(done.write_back),
+                done.assigned,
+            )
         )
     plan = Plan(
         network.name,
@@ -151,5 +158,6 @@ def _plan(
         math.ceil(cost),
         min(_bound_cycles(bound), math.ceil(cost)),
         tuple(segments),
+        cost_model=pricer.cost_model,
     )
     return plan, cost

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cmswitch.allocation.pricing import Kept, Price, Pricer
-from cmswitch.allocation.segment import Home, Place, home_of
+from cmswitch.allocation.segment import Place, home_of
 
 MOST_KEPT_SETS = 243
 """Sets of newly kept tensors considered for one segment: all of five tensors with two homes each. What this cap leaves out counts
 in the gap: the bound is then that of the search over cuts."""
-
-Homes = tuple[Home, ...]
 
 
 @dataclass(frozen=True)
@@ -126,14 +124,14 @@ class CutGraph:
 
 
 class KeptGraph:
-    """Nodes are cuts with the tensors kept across them, in any of ``homes``.
+    """Nodes are cuts with the tensors kept across them, in any of the pricer's homes.
 
     ``capped``: some segment had more than ``MOST_KEPT_SETS`` sets of tensors to keep, of which only so many were considered.
     """
 
-    def __init__(self, cuts: CutGraph, homes: Homes) -> None:
+    def __init__(self, cuts: CutGraph) -> None:
         self.capped = False
-        self.pricer, self.ahead, self._cuts, self._homes = cuts.pricer, cuts.ahead, cuts, homes
+        self.pricer, self.ahead, self._cuts, self._homes = cuts.pricer, cuts.ahead, cuts, cuts.pricer.homes
         self._edges: dict[tuple[Node, int], tuple[Edge, ...]] = {}
 
     def edges(self, node: Node, reached: float, cutoff: float) -> Iterator[Edge]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from cmswitch.allocation.pricing import Pricer
+from cmswitch.allocation.pricing import MachinePricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator, SolverName
 from cmswitch.costs.dependence import Dependences
@@ -69,7 +69,7 @@ def test_the_search_finds_it_with_highs(case: Case) -> None:
 def test_one_program_over_everything_finds_it(case: Case) -> None:
     workload = build_workload(case.network, case.chip, case.compute)
     problem = monolithic_problem(
-        Pricer(SegmentBuilder(workload), Limits(case.compute, case.memory), Allocator(), case.resident)
+        MachinePricer(SegmentBuilder(workload), Limits(case.compute, case.memory), Allocator(), case.resident)
     )
     model = build_monolithic(problem)
     result = solve(model)

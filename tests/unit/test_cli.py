@@ -114,7 +114,7 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
             "compute_arrays": 1,
             "memory_arrays": 2,
             "cycles": {"execute": 68, "reload": 30, "write_back": 0, "switch": 2},
-            "predicted_cycles": {"execute": 67, "reload": 30, "switch": 2},
+            "predicted_cycles": {"execute": 67, "reload": 30, "write_back": 0, "switch": 2},
             "copies": {"first": 1},
         }
     ]
@@ -216,7 +216,7 @@ def test_errors_of_the_compiler(
 def test_long_tables_are_cut(fake: FakePipeline) -> None:
     from cmswitch.report import SUMMARY_ROWS, PredictedCycles, SegmentCycles, SegmentSection, _segment_table
 
-    cycles, predicted = SegmentCycles(1, 2, 3, 4), PredictedCycles(1, 2, 4)
+    cycles, predicted = SegmentCycles(1, 2, 3, 4), PredictedCycles(1, 2, 3, 4)
     segments = tuple(SegmentSection(i, ("op",), 1, 0, cycles, predicted, {"op": 1}) for i in range(SUMMARY_ROWS + 5))
     table = _segment_table(segments)
     assert len(table) == SUMMARY_ROWS + 1

@@ -1,0 +1,8 @@
+"""The cost models by name."""
+
+from __future__ import annotations
+
+from cmswitch.allocation.eq10_pricing import Eq10Pricer
+from cmswitch.allocation.pricing import MachinePricer, Pricer
+
+COST_MODELS: dict[str, type[Pricer]] = {model.cost_model: model for model in (MachinePricer, Eq10Pricer)}
