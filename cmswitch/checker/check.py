@@ -82,7 +82,7 @@ class _Check:
         cost, computing = Fraction(0), 0 if self.chip.modes.switchable else self.chip.arrays
         for number, segment in enumerate(plan.segments):
             if plan.cost_model == "eq10":
-                own = eq10_cost(number, plan, network, chip, demands[number], last_reader)
+                own = eq10_cost(number, plan, network, chip, demands[number])
             else:
                 own = self._cost(number, demands[number], leads[number], last_reader)
             change = segment.compute_mode - computing

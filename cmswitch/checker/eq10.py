@@ -5,7 +5,7 @@ Written from the equations in ``formulations/eq10.py``'s docstring and from ``do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from cmswitch.checker.cost import SegmentCost
@@ -79,10 +79,8 @@ def _kept(segment: PlannedSegment) -> dict[int, int]:
     return {p.tensor: p.arrays for p in segment.places if p.kept_before or p.kept_after}
 
 
-def eq10_cost(
-    number: int, plan: Plan, network: Network, chip: Chip, demands: Sequence[Demand], last_reader: Mapping[int, int]
-) -> SegmentCost:
-    """T_seg by (9) and (10), the reload by (2), and moving to main memory what later segments read and is not kept."""
+def eq10_cost(number: int, plan: Plan, network: Network, chip: Chip, demands: Sequence[Demand]) -> SegmentCost:
+    """T_seg by (9) and (10), the reload by (2), and moving to main memory what later operators read and is not kept."""
     segment = plan.segments[number]
     arrays, kept = segment.assigned, _kept(segment)
     assert arrays is not None
@@ -102,7 +100,11 @@ def eq10_cost(
         if operator.product.dynamic or not plan.resident_weights:
             writing[operator.nodes] = writing.get(operator.nodes, 0) + compute
     reload = max(writing.values(), default=0) * chip.array_write_cycles(chip.array.rows)
-    dropped = sum(
-        w.bytes for d in demands for w in d.writes if last_reader.get(w.tensor, -1) > number and w.tensor not in kept
-    )
+    later = {
+        read.tensor
+        for s in plan.segments[number + 1 :]
+        for p in s.pieces
+        for read in network.operators[p.operator].reads
+    }
+    dropped = sum(w.bytes for d in demands for w in d.writes if w.tensor in later and w.tensor not in kept)
     return SegmentCost(execute, Fraction(reload), dropped / chip.main_memory.bandwidth)

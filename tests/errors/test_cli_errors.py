@@ -26,7 +26,6 @@ HINT = "see 'cmswitch solve --help'"
             ["--schedule", "puma"],
             "argument --schedule: 'puma' is not in this version, which has: dual-mode, all-compute, static",
         ),
-        (["--cost-model", "eq10"], "argument --cost-model: 'eq10' is not in this version, which has: machine"),
         (["--objective", "edp"], "argument --objective: 'edp' is not in this version, which has: latency"),
         (["--phase", "decode"], "argument --phase: 'decode' is not in this version, which has: prefill"),
         (
@@ -48,7 +47,7 @@ HINT = "see 'cmswitch solve --help'"
         ),
         (
             ["--cost-model", "machin"],
-            "argument --cost-model: unknown value 'machin' (did you mean 'machine'? choose from machine)",
+            "argument --cost-model: unknown value 'machin' (did you mean 'machine'? choose from machine, eq10)",
         ),
         (
             ["--weights", "warm"],

@@ -18,7 +18,7 @@ import cmswitch
 from cmswitch import cli, commands
 from cmswitch.errors import InfeasibleError
 from cmswitch.graph.network import MatrixProduct, Network, Operator
-from cmswitch.options import SOLVERS
+from cmswitch.options import COST_MODELS, SOLVERS
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import PlannedPiece, PlannedSegment
 from cmswitch.simulator.timing import Busy, Energy, SegmentTiming, Timing
@@ -142,10 +142,10 @@ def test_options_reach_the_compiler(fake: FakePipeline) -> None:
         "7",
         "--no-prefetch",
     ]
-    assert cli.main([*SOLVE, *given, "--cost-model", "machine", "--solver", "highs", "--weights", "resident"]) == 0
+    assert cli.main([*SOLVE, *given, "--cost-model", "eq10", "--solver", "highs", "--weights", "resident"]) == 0
     assert vars(fake.given[0]) == {
-        "solver": "highs", "schedule": "static", "weights": "resident", "time_limit": 1.5, "gap": 0.0, "threads": 2,
-        "seed": 7,
+        "cost_model": "eq10", "solver": "highs", "schedule": "static", "weights": "resident", "time_limit": 1.5, "gap": 0.0,
+        "threads": 2, "seed": 7,
     }  # fmt: skip
 
 
@@ -233,3 +233,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_backend_can_be_named() -> None:
     assert set(solver_names()) <= set(SOLVERS)
+
+
+def test_every_cost_model_can_be_chosen() -> None:
+    from cmswitch.allocation.cost_models import COST_MODELS as implemented
+
+    assert tuple(implemented) == COST_MODELS
