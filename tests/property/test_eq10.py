@@ -14,6 +14,7 @@ from formulations.eq10 import (
     Eq10Operator,
     Eq10Problem,
     Eq10Tensor,
+    bound_eq10,
     evaluate_eq10,
     solve_eq10,
     solve_eq10_combinatorial,
@@ -23,7 +24,7 @@ from solvers import solve
 
 @st.composite
 def problems(draw: st.DrawFn, arrays: int, operators: int) -> Eq10Problem:
-    """A few operators in at most as many groups, tensors between any of them."""
+    """A few operators in at most as many groups or in none, tensors between any of them, limits of either mode."""
     count = draw(st.integers(1, operators))
     ops = tuple(
         Eq10Operator(
@@ -31,19 +32,23 @@ def problems(draw: st.DrawFn, arrays: int, operators: int) -> Eq10Problem:
             draw(st.integers(1, 40)),
             draw(st.integers(1, 9)),
             draw(st.integers(1, 3)),
-            draw(st.integers(0, count - 1)),
+            draw(st.none() | st.integers(0, count - 1)),
+            draw(st.integers(0, 2)),
         )
         for _ in range(count)
     )
     users = st.sets(st.integers(0, count - 1), min_size=1, max_size=3).map(lambda s: tuple(sorted(s)))
     tensors = tuple(Eq10Tensor(draw(users), draw(st.integers(0, 3))) for _ in range(draw(st.integers(0, 3))))
+    limit = st.none() | st.integers(0, arrays)
     return Eq10Problem(
         ops,
         tensors,
         draw(st.integers(1, arrays)),
-        draw(st.integers(1, 8)),
+        draw(st.integers(0, 8)),
         draw(st.fractions(Fraction(1, 4), 20, max_denominator=4)),
         draw(st.integers(0, 30)),
+        draw(limit),
+        draw(limit),
     )
 
 
@@ -63,8 +68,9 @@ def brute_force(problem: Eq10Problem) -> Fraction | None:
 @settings(max_examples=60)
 @given(problems(arrays=4, operators=2))
 def test_the_search_finds_the_optimum(problem: Eq10Problem) -> None:
-    found = solve_eq10_combinatorial(problem)
-    assert (found[1].total if found else None) == brute_force(problem)
+    found, best = solve_eq10_combinatorial(problem), brute_force(problem)
+    assert (found[1].total if found else None) == best
+    assert best is None or bound_eq10(problem) <= best
 
 
 @settings(max_examples=40)
