@@ -22,7 +22,7 @@ approached by tangents T >= 2/r_k - r/r_k^2, added until the model's T is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -165,19 +165,35 @@ def _shared_by(problem: Eq10Problem, shared: tuple[int, ...], i: int) -> int:
     return sum(s for tensor, s in zip(problem.tensors, shared, strict=True) if i in tensor.users)
 
 
-def bound_eq10(problem: Eq10Problem) -> Fraction:
-    """A lower bound on the optimum from each operator alone and all of them on the arrays together, in cycles."""
-    most = problem.most_compute
-    together = Fraction(sum(op.work for op in problem.operators), max(1, most))
-    execute, reload, joint = together, 0, Fraction(0)
-    for op in problem.operators:
-        rate = problem.rate(op, problem.most_memory)
-        fetch = Fraction(op.traffic) / rate if rate > 0 else Fraction(0)
-        execute = max(execute, fetch, Fraction(op.work, max(op.arrays, most)))
-        if op.group is not None:
-            reload = max(reload, problem.write_cycles * op.arrays)
-            joint = max(joint, Fraction(2 * isqrt(problem.write_cycles * op.work)))  # least work / c + w c
-    return max(execute + reload, joint)
+@dataclass(frozen=True)
+class OperatorBound:
+    """Least cycles of one operator: its share of all compute arrays, alone on the chip, its reload, and the last two together."""
+
+    share: float
+    alone: float
+    reload: float
+    joint: float
+
+
+def bound_operator(problem: Eq10Problem, op: Eq10Operator) -> OperatorBound:
+    """What ``op`` takes at least in any segment on the arrays of ``problem``."""
+    rate, most = problem.rate(op, max(0, problem.most_memory)), max(op.arrays, problem.most_compute)
+    alone = max(op.work / most, float(op.traffic / rate) if rate > 0 else 0.0)
+    if op.group is None:
+        return OperatorBound(op.work / most, alone, 0.0, alone)
+    joint = 2.0 * isqrt(problem.write_cycles * op.work)  # least work / c + w c
+    return OperatorBound(op.work / most, alone, float(problem.write_cycles * op.arrays), joint)
+
+
+def bound_segment(operators: Iterable[OperatorBound]) -> float:
+    """A lower bound on the cycles of a segment of such operators, up to rounding."""
+    together = alone = reload = joint = 0.0
+    for op in operators:
+        together += op.share
+        alone = max(alone, op.alone)
+        reload = max(reload, op.reload)
+        joint = max(joint, op.joint)
+    return max(max(together, alone) + reload, joint)
 
 
 # -- exact, without a solver -----------------------------------------------------------------------------------------------

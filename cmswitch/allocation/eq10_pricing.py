@@ -12,15 +12,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 import hw
 from cmswitch.allocation.content import SegmentKey
 from cmswitch.allocation.pricing import Kept, Outcome, Price, Pricer
-from cmswitch.allocation.segment import Home, Limits, Place, home_of
+from cmswitch.allocation.segment import Home, Limits, Place, SegmentBuilder, home_of
+from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.work import PieceWork
-from cmswitch.costs.workload import Workload
+from cmswitch.costs.workload import Piece, Workload
 from cmswitch.segmentation.plan import AssignedArrays, SharedArrays
-from formulations.eq10 import Eq10Allocation, Eq10Operator, Eq10Problem, Eq10Tensor, bound_eq10, evaluate_eq10
+from formulations.eq10 import (
+    Eq10Allocation,
+    Eq10Operator,
+    Eq10Problem,
+    Eq10Tensor,
+    OperatorBound,
+    bound_operator,
+    bound_segment,
+    evaluate_eq10,
+)
 
 MARGIN = 1e-9
 """Relative; a bound in floating point is lower by as much."""
@@ -67,6 +78,16 @@ class Eq10Pricer(Pricer):
 
     cost_model = "eq10"
     simulation_decides = False
+
+    def __init__(
+        self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False
+    ) -> None:
+        super().__init__(builder, limits, allocator, resident_weights)
+        operators = self.workload.network.operators
+        cells = [operators[cell.operator].nodes for cell in self.workload.cells]
+        self._continues = (False, *(before == after for before, after in pairwise(cells)))
+        self._bounds: dict[tuple[Piece, bool], OperatorBound | None] = {}
+        self._dropped: dict[Piece, tuple[tuple[int, int], ...]] = {}
 
     @classmethod
     def cutting_limit(cls, limits: Limits, chip: hw.Chip) -> int:
@@ -136,13 +157,38 @@ class Eq10Pricer(Pricer):
         return Outcome(segment.works, tuple(copies), places, price.exact.write_back, assigned)
 
     def _first_bound(self, price: Price, hurry: bool) -> None:
-        segment = self._describe(*price.representative, price.limits)
-        price.bound = (1 - MARGIN) * float(bound_eq10(segment.problem) + segment.write_back)
+        first, last, _ = price.representative
+        pieces, free, dropped = self.workload.pieces(first, last), self._reload_free(first, last), 0
+        for piece in pieces:
+            dropped += sum(size for last_use, size in self._never_kept(piece) if last_use > last)
+        alone = (self._bound(piece, free) for piece in pieces)
+        bound = bound_segment(b for b in alone if b) + float(dropped / self.workload.chip.main_memory.bandwidth)
+        price.bound = (1 - MARGIN) * bound
+
+    def _bound(self, piece: Piece, reload_free: bool) -> OperatorBound | None:
+        """What a piece costs at least, whatever tensors are kept (None: no matrix product)."""
+        key = (piece, reload_free)
+        if key not in self._bounds:
+            work = self.builder.work(piece)
+            self._bounds[key] = None
+            if work.grid is not None:
+                touched = {m.tensor for m in (*work.reads, *work.writes)}
+                held = sum(home_of(self.workload, t, "arrays").arrays for t in touched if self._could_be_kept(t))
+                group = 0 if work.dynamic or not reload_free else None
+                operator = self._operator(work, group, held)
+                self._bounds[key] = bound_operator(self._problem((operator,), (), 0, self.limits), operator)
+        return self._bounds[key]
+
+    def _never_kept(self, piece: Piece) -> tuple[tuple[int, int], ...]:
+        """Last use and bytes of what a piece writes and no arrays could keep."""
+        if piece not in self._dropped:
+            writes = [m for m in self.builder.work(piece).writes if not self._could_be_kept(m.tensor)]
+            self._dropped[piece] = tuple((self.workload.last_use[m.tensor], m.bytes) for m in writes)
+        return self._dropped[piece]
 
     def _key(self, first: int, last: int, kept: Mapping[int, Home]) -> SegmentKey:
         """Segments of equal content are equal to the equations if the same operators are parts of one."""
-        origins = [self.workload.network.operators[p.operator].nodes for p in self.workload.pieces(first, last)]
-        return (self._keys.key(first, last, kept), tuple(origins.index(nodes) for nodes in origins))
+        return (self._keys.key(first, last, kept), self._continues[first + 1 : last])
 
     # -- the program -----------------------------------------------------------------------------------------------
 
@@ -159,29 +205,39 @@ class Eq10Pricer(Pricer):
         groups: dict[tuple[str, ...], int] = {}
         operators = []
         for work, own in ((works[stage], touched[stage]) for stage in stages):
-            product = work.operator.product
-            assert product is not None
             written = work.dynamic or not self._reload_free(first, last)
-            operators.append(
-                Eq10Operator(
-                    rows=product.rows,
-                    reduction=product.inner * product.groups,
-                    row_cycles=work.row_cycles,
-                    arrays=len(work.tiles),
-                    group=groups.setdefault(work.operator.nodes, len(groups)) if written else None,
-                    held=sum(homes[t].arrays for t in sorted(own) if t in homes),
-                )
-            )
+            group = groups.setdefault(work.operator.nodes, len(groups)) if written else None
+            operators.append(self._operator(work, group, sum(homes[t].arrays for t in own if t in homes)))
         tensors, shareable = [], []
         for tensor, size in self._made_and_read(works).items():
             users = tuple(i for i, stage in enumerate(stages) if tensor in touched[stage])
             if tensor not in homes and users:
                 tensors.append(tensor)
                 shareable.append(Eq10Tensor(users, -(-size // chip.array_bytes) if limits.memory else 0))
+        problem = self._problem(tuple(operators), tuple(shareable), held_arrays, limits)
+        write_back = self._write_back(first, last, None if kept is None else dict(kept))
+        return _Segment(problem, works, stages, tuple(tensors), write_back)
+
+    def _operator(self, work: PieceWork, group: int | None, held: int) -> Eq10Operator:
+        product = work.operator.product
+        assert product is not None
+        return Eq10Operator(
+            rows=product.rows,
+            reduction=product.inner * product.groups,
+            row_cycles=work.row_cycles,
+            arrays=self.workload.arrays(work.piece),
+            group=group,
+            held=held,
+        )
+
+    def _problem(
+        self, operators: tuple[Eq10Operator, ...], tensors: tuple[Eq10Tensor, ...], held_arrays: int, limits: Limits
+    ) -> Eq10Problem:
+        chip = self.workload.chip
         inputs_per_byte = Fraction(8, chip.precision.input_bits)
-        problem = Eq10Problem(
-            operators=tuple(operators),
-            tensors=tuple(shareable),
+        return Eq10Problem(
+            operators=operators,
+            tensors=tensors,
             arrays=chip.arrays - held_arrays,
             array_bandwidth=chip.modes.bandwidth * inputs_per_byte,
             other_bandwidth=chip.buffer.bandwidth * inputs_per_byte,
@@ -189,8 +245,6 @@ class Eq10Pricer(Pricer):
             compute_limit=limits.compute,
             memory_limit=limits.memory - held_arrays,
         )
-        write_back = self._write_back(first, last, None if kept is None else dict(kept))
-        return _Segment(problem, works, stages, tuple(tensors), write_back)
 
     def _made_and_read(self, works: Iterable[PieceWork]) -> dict[int, int]:
         """Tensors that one piece writes and another reads, in the order in which they are written, and the bytes written."""
@@ -198,15 +252,17 @@ class Eq10Pricer(Pricer):
         read = {m.tensor for work in works for m in work.reads if not m.earlier}
         return {m.tensor: m.bytes for work in works for m in work.writes if m.tensor in read}
 
+    def _could_be_kept(self, tensor: int) -> bool:
+        """Whether an operator makes the tensor and the memory-mode arrays hold it."""
+        if self.workload.network.tensors[tensor].producer is None or not self.limits.memory:
+            return False
+        return home_of(self.workload, tensor, "arrays").arrays <= self.limits.memory
+
     def _keepable(self, tensor: int, last: int, works: Iterable[PieceWork]) -> bool:
         """Whether a tensor that the segment touches could be kept: it comes from an earlier segment or is read in a later one."""
         producer = self.workload.network.tensors[tensor].producer
-        if producer is None or not self.limits.memory:
-            return False
-        if home_of(self.workload, tensor, "arrays").arrays > self.limits.memory:
-            return False
         whole = any(w.piece.operator == producer and self.workload.is_whole(w.piece) for w in works)
-        return not whole or self.workload.last_use[tensor] > last
+        return self._could_be_kept(tensor) and (not whole or self.workload.last_use[tensor] > last)
 
     def _write_back(self, first: int, last: int, kept: Mapping[int, Home] | None) -> Fraction:
         """Cycles of moving to main memory what later segments read and is not kept (None: whatever could be kept is)."""
