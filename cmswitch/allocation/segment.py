@@ -266,7 +266,7 @@ class _Description:
         for stage, _ in self.readers[tensor]:
             operator = self.works[stage].piece.operator
             readers[operator] = [r for r in self.network.operators[operator].reads if r.tensor == tensor]
-        window = self.builder.dependences.window(tensor, readers)
+        window = self.builder.dependences.window(tensor, readers, self.works[-1].piece.operator)
         return None if window >= self.works[self.writers[tensor][0]].chunks else window
 
     def _uses(self, place: Place) -> list[Use]:

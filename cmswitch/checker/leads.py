@@ -78,7 +78,8 @@ def least_window(network: Network, leads: Leads, tensor: int, readers: Sequence[
 
     What must be available before a reader's chunk, over every path, less what its earlier chunks released; what passes the
     operators between meanwhile, one chunk of the reader in each; and two chunks more, one that is being written and one that
-    is being read.
+    is being read. An operator after the reader may hold it up until its own needs are met: then the reader has released only what
+    the chunks that this operator needs of it took.
     """
     producer = network.tensors[tensor].producer
     assert producer is not None, "only what an operator writes has a window"
@@ -90,9 +91,13 @@ def least_window(network: Network, leads: Leads, tensor: int, readers: Sequence[
             if read.tensor != tensor:
                 continue
             own = needed_by(network, reader, read)
+            released = [0, *(max(0, n - read.need.span) for n in own[1:]), total]
             for chunk, available in enumerate(ahead):
-                released = max(0, own[chunk] - read.need.span) if chunk else 0
-                most = max(most, available - released + passing)
+                most = max(most, available - released[chunk] + passing)
+            for before, after in leads:
+                if before == reader:
+                    for available, made in zip(leads[producer, after].needed, leads[reader, after].needed, strict=True):
+                        most = max(most, available - released[made])
     return min(total, most + 2)
 
 

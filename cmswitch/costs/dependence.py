@@ -44,6 +44,7 @@ class Dependences:
         self._composed: dict[tuple[int, int], Composed | None] = {}
         self._leads: dict[tuple[int, int], Lead | None] = {}
         self._lengths: dict[tuple[int, int], int] = {}
+        self._waits: dict[tuple[int, Read], list[int]] = {}
         self._direct: list[dict[int, list[Read]]] = []
         for operator in network.operators:
             reads: dict[int, list[Read]] = {}
@@ -108,27 +109,54 @@ class Dependences:
             needed = own if needed is None else np.maximum(needed, own)
         return None if needed is None else Composed(needed, between, operand)
 
-    def window(self, tensor: int, readers: dict[int, list[Read]]) -> int:
-        """Chunks of ``tensor``'s producer that must be on chip together so that ``readers`` (of one segment) never deadlock.
+    def window(self, tensor: int, readers: dict[int, list[Read]], last: int) -> int:
+        """Chunks of ``tensor``'s producer that must be on chip together so that ``readers`` never deadlock, in a segment that
+        ends with operator ``last``.
 
-        The live window of the machine model ("Where data lives"): what a reader needs over every path, less what it has
-        released, plus two chunks
-        (one being written, one being read) and one chunk of the reader for each operator between, so that nothing starves.
+        The live window of the machine model ("Where data lives"): what a reader, or an operator after it, needs over every path,
+        less what the reader has released, plus two chunks (one being written, one being read) and one chunk of the reader
+        for each operator between, so that nothing starves.
         """
         producer = self._network.tensors[tensor].producer
         assert producer is not None
         total = self._network.operators[producer].chunks
         most = 1
         for reader, reads in readers.items():
-            through = self.composed(producer, reader)
-            assert through is not None
+            passing = self._between(producer, reader) * -(-total // self._network.operators[reader].chunks)
             for read in reads:
-                own = self.needed_by_read(reader, read)
-                released = np.maximum(own - read.need.span, 0)
-                released[0] = 0
-                passing = self._between(producer, reader) * -(-total // self._network.operators[reader].chunks)
-                most = max(most, int((through.needed - released).max()) + passing)
+                most = max(most, self._ahead(reader, read) + passing, *self._held_up(reader, read, last))
         return min(total, most + 2)
+
+    def _ahead(self, reader: int, read: Read) -> int:
+        """How many chunks the producer is ahead of what ``reader`` has released by ``read`` when the reader can go on."""
+        producer = self._network.tensors[read.tensor].producer
+        assert producer is not None
+        composed = self.composed(producer, reader)
+        assert composed is not None
+        return int((composed.needed - self._released(reader, read)[:-1]).max())
+
+    def _held_up(self, reader: int, read: Read, last: int) -> list[int]:
+        """The same for each operator after ``reader``, up to ``last``, whose own output the reader can be held up by."""
+        producer = self._network.tensors[read.tensor].producer
+        assert producer is not None
+        known = self._waits.setdefault((reader, read), [])
+        for after in range(reader + 1 + len(known), last + 1):
+            made = self.composed(reader, after)
+            needed = self.composed(producer, after)
+            if made is None or needed is None:
+                known.append(0)
+            else:
+                known.append(int((needed.needed - self._released(reader, read)[made.needed]).max()))
+        return known[: last - reader]
+
+    def _released(self, reader: int, read: Read) -> Chunks:
+        """Chunks of the producer that ``reader`` has released once it has fetched 0, 1, .. all of its own chunks."""
+        own = self.needed_by_read(reader, read)
+        producer = self._network.tensors[read.tensor].producer
+        assert producer is not None
+        released = np.append(np.maximum(own - read.need.span, 0), self._network.operators[producer].chunks)
+        released[0] = 0
+        return released
 
     def _between(self, before: int, after: int) -> int:
         """Operators strictly between two on the longest chain of dependences."""

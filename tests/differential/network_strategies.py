@@ -11,7 +11,7 @@ import hw
 from cmswitch.costs.footprint import footprint
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, VectorWork, Write
 
-SHAPES = ("chain", "residual", "skip", "fan-out", "dynamic", "outputs", "vector-head")
+SHAPES = ("chain", "residual", "skip", "fan-out", "dynamic", "attention", "outputs", "vector-head")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class _Sketch:
 def networks(draw: st.DrawFn, largest: int = 4) -> Network:
     """A network of 2 to ``largest`` operators of one of ``SHAPES``."""
     sketch = _Sketch(draw)
-    shape = draw(st.sampled_from(SHAPES if largest > 3 else SHAPES[:1] + SHAPES[4:]))
+    shape = draw(st.sampled_from(SHAPES if largest > 3 else SHAPES[:1] + SHAPES[4:5] + SHAPES[6:]))
     if shape == "chain":
         tied = "tied" if draw(st.booleans()) else None
         current = 0
@@ -173,6 +173,10 @@ def networks(draw: st.DrawFn, largest: int = 4) -> Network:
         operand = 0 if source == "input" else sketch.vector(0) if source == "vector" else sketch.matmul(0)
         product = sketch.product(None)
         sketch.add(product, [(first, "matrix"), (operand, "operand")], product.rows * product.columns * product.groups)
+    elif shape == "attention":
+        first = sketch.vector(0)
+        query, key, product = sketch.matmul(first), sketch.matmul(first), sketch.product(None)
+        sketch.add(product, [(query, "matrix"), (key, "operand")], product.rows * product.columns)
     elif shape == "outputs":
         first = sketch.matmul(0, outputs=2)
         sketch.matmul(first + draw(st.integers(0, 1)))

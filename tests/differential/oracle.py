@@ -271,7 +271,7 @@ class PlanSpace:
         if made_by is None or not made_by.whole or not readers:
             return places
         size, chunks = self.size(tensor), made_by.operator.chunks
-        window = self.window(tensor, readers)
+        window = self.window(tensor, readers, runs[-1].index)
         if window < chunks:
             size = window * ceil_div(size, chunks)
         if size <= self.chip.buffer.capacity_bytes:
@@ -289,8 +289,11 @@ class PlanSpace:
                 arrays *= 2
         return places
 
-    def window(self, tensor: int, readers: list[Run]) -> int:
-        """Chunks of a tensor that must be on chip together for the readers of one segment to proceed."""
+    def window(self, tensor: int, readers: list[Run], last: int) -> int:
+        """Chunks of a tensor that must be on chip together for the readers of one segment, which ends with ``last``, to proceed.
+
+        A reader that a later operator holds up has released what the chunks that this operator needs of it took.
+        """
         producer = self.network.tensors[tensor].producer
         assert producer is not None
         total, most = self.network.operators[producer].chunks, 1
@@ -300,9 +303,14 @@ class PlanSpace:
             passing = (self._longest_chain(producer, run.index) - 1) * ceil_div(total, run.operator.chunks)
             for read in run.operator.reads:
                 if read.tensor == tensor:
+                    released = [max(0, n - read.need.span) for n in self._needs(run.index, read)]
+                    released = [0, *released[1:], total]
                     for chunk, needed in enumerate(chain.needs):
-                        released = max(0, self._needs(run.index, read)[chunk] - read.need.span) if chunk else 0
-                        most = max(most, needed - released + passing)
+                        most = max(most, needed - released[chunk] + passing)
+                    for later in range(run.index + 1, last + 1):
+                        made, wanted = self.chain(run.index, later), self.chain(producer, later)
+                        if made is not None and wanted is not None:
+                            most = max(most, *(n - released[m] for n, m in zip(wanted.needs, made.needs, strict=True)))
         return min(total, most + 2)
 
     def _longest_chain(self, before: int, after: int) -> int:

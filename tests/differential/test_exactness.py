@@ -45,7 +45,8 @@ def test_cells_and_windows_are_the_same(case: Case) -> None:
         readers = {i: [r for r in operators[i].reads if r.tensor == number] for i in workload.network.consumers[number]}
         if readers and tensor.producer is not None:
             runs = [Run(space, i, 0, max(1, len(space.blocks[i]))) for i in readers]
-            assert dependences.window(number, readers) == space.window(number, runs)
+            last = len(operators) - 1
+            assert dependences.window(number, readers, last) == space.window(number, runs, last)
 
 
 @settings(max_examples=50)

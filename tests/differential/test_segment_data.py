@@ -63,9 +63,9 @@ def test_windows_are_the_same(network: Network) -> None:
         if tensor and readers:
             reads = {i: [r for r in network.operators[i].reads if r.tensor == tensor] for i in readers}
             windows = {
-                dependences.window(tensor, reads),
+                dependences.window(tensor, reads, len(network.operators) - 1),
                 least_window(network, leads, tensor, tuple(readers)),
-                space.window(tensor, [Run(space, i, 0, 1) for i in readers]),
+                space.window(tensor, [Run(space, i, 0, 1) for i in readers], len(network.operators) - 1),
             }
             assert len(windows) == 1
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cmswitch.checker.leads import leads_of, least_window
 from cmswitch.costs.dependence import Dependences
-from cmswitch.graph.network import Need, Network, Tensor
+from cmswitch.graph.network import MatrixProduct, Need, Network, Tensor, Write
 from cmswitch.segmentation.plan import PlannedPiece, PlannedPlace, PlannedSegment
 from tests.unit.test_checker import NEXT, PLAN, operator, read, rules
 
@@ -69,7 +69,28 @@ def test_window_has_room_for_what_passes_the_operators_between() -> None:
     assert least_window(network, leads, 1, [1]) == 1 + 2
     assert least_window(network, leads, 2, [2, 3]) == 3 + 3 + 2
     readers = {i: [r for r in network.operators[i].reads if r.tensor == 1] for i in (1, 3)}
-    assert Dependences(network).window(1, readers) == 3 + 2 * 3 + 2
+    assert Dependences(network).window(1, readers, 3) == 3 + 2 * 3 + 2
+
+
+def test_a_reader_that_waits_for_an_operand_elsewhere_holds_the_window_open() -> None:
+    """The query q and the key k read p (8 chunks); the scores s read q chunk by chunk and all of k.
+
+    Before s takes its first chunk of q, k has needed all 8 of p, while q, which s holds up, need not have gone beyond its first
+    chunk and released 1: p is whole. q's own window waits for s alone: one chunk, and two more.
+    """
+    make, *readers = (
+        replace(operator(name, None, [read(source, "side")], [source + 1 + i]), chunks=8)
+        for i, (name, source) in enumerate((("p", 0), ("q", 1), ("k", 1)))
+    )
+    readers = [replace(r, writes=(Write(t),)) for r, t in zip(readers, (2, 3), strict=True)]
+    scores = operator("s", MatrixProduct(8, 4, 4), [read(2), read(3, "operand", Need.whole(8))], [4])
+    tensors = (Tensor("x", 16, None), *(Tensor(n, 16, i) for i, n in enumerate("pqk")), Tensor("y", 16, 3, True))
+    network = Network("attention", (make, *readers, replace(scores, chunks=8)), tensors, 4)
+    leads, uses = leads_of(network, range(4)), {i: [network.operators[i].reads[0]] for i in (1, 2, 3)}
+    dependences = Dependences(network)
+    assert least_window(network, leads, 1, [1, 2]) == dependences.window(1, {1: uses[1], 2: uses[2]}, 3) == 8
+    assert least_window(network, leads, 2, [3]) == dependences.window(2, {3: uses[3]}, 3) == 3
+    assert dependences.window(1, {1: uses[1], 2: uses[2]}, 2) == 3  # without the scores in the segment
 
 
 def test_tensor_that_does_not_stream_is_whole() -> None:
