@@ -79,7 +79,8 @@ def _check(node: Node, mapped: Mapped, used: set[str]) -> None:
     made = len(mapped.links) if isinstance(mapped, Vector) else 1
     if any(value in used for value in node.outputs[made:]):
         raise Unsupported("more of its outputs are used than can be mapped", "remove the uses of the later outputs")
-    if any(node.output_elements(i) == 0 for i, value in enumerate(node.outputs[:made]) if value):
+    runs = [i for i, value in enumerate(node.outputs[:made]) if value and not node.values[value].constant]
+    if any(node.output_elements(i) == 0 for i in runs):
         raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
     if isinstance(mapped, View) and node.output_elements() != prod(node.shape(0)):
         raise Unsupported("its output has another number of elements than its input", "correct the target shape")
@@ -208,7 +209,7 @@ class _Builder:
         draft = max((o for o in owners if o is not None), key=lambda o: o.order, default=None) or self._prelude(node)
         schedule: Stream | None = None
         for position, value in enumerate(node.outputs[: len(rule.links)]):
-            if not value:
+            if not value or self._graph.values[value].constant:
                 continue
             links, shape = rule.links[position], self._shape(value)
             parts = [
@@ -272,7 +273,7 @@ class _Builder:
 
 
 def _absorbed_normalizations(graph: Graph) -> frozenset[str]:
-    """BatchNormalization nodes with constant parameters right after a convolution that nothing else reads."""
+    """BatchNormalization nodes with constant parameters right after a convolution, of either kind, that nothing else reads."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     maker: dict[str, Node] = {}
     for node in graph.nodes:
@@ -280,13 +281,18 @@ def _absorbed_normalizations(graph: Graph) -> frozenset[str]:
             uses[value] = uses.get(value, 0) + 1
         for value in filter(None, node.outputs):
             maker[value] = node
+
+    def scaled_by_weights(value: str) -> bool:
+        made = maker.get(value)
+        if made is not None and made.operator == "OverlapAdd":
+            made = maker.get(made.inputs[0])
+        return made is not None and made.operator in ("Conv", "TransposedProduct") and made.value(1).constant
+
     return frozenset(
         node.id
         for node in graph.nodes
         if node.operator == "BatchNormalization"
-        and node.inputs[0] in maker
-        and maker[node.inputs[0]].operator == "Conv"
-        and maker[node.inputs[0]].value(1).constant
+        and scaled_by_weights(node.inputs[0])
         and uses[node.inputs[0]] == 1
         and all(node.value(i).constant for i in range(1, 5))
     )

@@ -97,6 +97,7 @@ FOLDERS: dict[str, Folder] = {
     "Sub": _binary(np.subtract),
     "Mul": _binary(np.multiply),
     "Div": _divide,
+    "Mod": lambda inputs, attributes: (np.fmod if attributes.get("fmod") else np.mod)(inputs[0], inputs[1]),
     "Equal": _binary(np.equal),
     "Greater": _binary(np.greater),
     "Less": _binary(np.less),

@@ -14,7 +14,7 @@ from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
-from cmswitch.graph.composites import EXPANSIONS, Part
+from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
 from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
@@ -27,6 +27,7 @@ SAME_DATA = frozenset(
         "Identity",
         "Transpose",
         "Cast",
+        "CastLike",
         "Reshape",
         "Flatten",
         "Squeeze",
@@ -97,7 +98,9 @@ class _Inference:
             self._constant(sparse.values.name, tuple(sparse.dims), None, sparse.values.data_type)
         for value in network_inputs(model.graph):
             self._types[value.name] = value.type
-            self.values[value.name] = Value(_shape(value.type), sources=frozenset({value.name}))
+            self.values[value.name] = Value(
+                _shape(value.type), sources=frozenset({value.name}), dtype=_dtype(value.type)
+            )
 
     def sweep(self, part: Part, identity: str) -> None:
         """Record what is known of the node's outputs, and the node or its parts in ``found`` unless they are constants."""
@@ -112,7 +115,7 @@ class _Inference:
             inputs, outputs = tuple(proto.input), tuple(proto.output)
             node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
             expand = EXPANSIONS.get((domain, proto.op_type))
-            parts = expand(node) if expand else None
+            parts = expand(node) if expand else function_parts(node, proto, self._types)
             if parts is not None:
                 for inner in parts:
                     self.sweep(inner, f"{identity}#{inner.proto.name}")
@@ -142,15 +145,21 @@ class _Inference:
             self._constant(proto.output[0], data.shape, data, dtype, stored)
             return True
         for value, shape in zip(proto.output, part.shapes or (), strict=False):
-            self._types[value] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
+            self._types[value] = onnx.helper.make_tensor_type_proto(self.values[proto.input[0]].dtype, shape)
         self._complete(proto, domain, version)
-        runs = not all(value.constant for value in given) or proto.op_type in RANDOM or any(subgraphs(proto))
+        read = given[:1] if proto.op_type == "CastLike" else given  # of its second input it takes the type
+        runs = not all(value.constant for value in read) or proto.op_type in RANDOM or any(subgraphs(proto))
         runs = runs or any(_is_sequence(self._types.get(value)) for value in proto.output)
         for value in filter(None, proto.output):
-            self.values[value] = Value(
-                _shape(self._types.get(value)), None if runs else stored or value, sources=sources
-            )
+            kind = self._types.get(value)
+            weight = (stored or value) if not runs or self._empty_piece(value, proto) else None
+            self.values[value] = Value(_shape(kind), weight, sources=sources, dtype=_dtype(kind))
         return not runs
+
+    def _empty_piece(self, value: str, proto: onnx.NodeProto) -> bool:
+        """Whether a node that makes several values puts nothing into this one and something into another."""
+        counts = {made: prod(shape) for made in proto.output if (shape := _shape(self._types.get(made))) is not None}
+        return counts.get(value) == 0 and any(counts.values())
 
     def _evaluate(
         self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]
@@ -167,7 +176,8 @@ class _Inference:
                 return np.array(prod(shape), np.int64)
             return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
         folder = FOLDERS.get(proto.op_type)
-        inputs = [self.values[value].data for value in proto.input if value]
+        used = proto.input[:1] if proto.op_type == "CastLike" else proto.input
+        inputs = [self.values[value].data for value in used if value]
         present = [data for data in inputs if data is not None]
         if folder is None or not present or len(present) < len(inputs):
             return None
@@ -207,7 +217,7 @@ class _Inference:
     def _constant(
         self, name: str, shape: Shape, data: np.ndarray[Any, Any] | None, dtype: int, stored: str | None = None
     ) -> None:
-        self.values[name] = Value(tuple(int(size) for size in shape), stored or name, data)
+        self.values[name] = Value(tuple(int(size) for size in shape), stored or name, data, dtype=dtype)
         self._types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
 
 
@@ -225,6 +235,11 @@ def _shape(kind: onnx.TypeProto | None) -> Shape | None:
 
 def _is_sequence(kind: onnx.TypeProto | None) -> bool:
     return kind is not None and kind.HasField("sequence_type")
+
+
+def _dtype(kind: onnx.TypeProto | None) -> int:
+    """The element type of a tensor type, 0 of any other."""
+    return kind.tensor_type.elem_type if kind is not None and kind.HasField("tensor_type") else 0
 
 
 def _first_line(error: Exception) -> str:

@@ -27,6 +27,7 @@ class Value:
 
     ``weight`` is set for constants only: the name of the stored data, shared by values that are views of one constant.
     ``sources`` are the network inputs that it depends on. ``items``: the values that a sequence holds.
+    ``dtype`` is the element type by ONNX's number (0: unknown, or no tensor).
     """
 
     shape: Shape | None
@@ -34,6 +35,7 @@ class Value:
     data: np.ndarray[Any, Any] | None = None
     sources: frozenset[str] = frozenset()
     items: tuple[str, ...] | None = None
+    dtype: int = 0
 
     @property
     def constant(self) -> bool:

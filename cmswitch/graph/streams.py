@@ -32,11 +32,14 @@ class Stream:
 
 @dataclass(frozen=True)
 class Window:
-    """Output position ``i`` of an axis reads input positions ``[stride i - pad, stride i - pad + extent)`` that exist."""
+    """Output position ``i`` reads the input positions from ``stride i - pad`` to ``stride i - pad + extent - 1`` that exist.
 
-    stride: int = 1
-    pad: int = 0
-    extent: int = 1
+    The figures are fractions where several output positions read one input position.
+    """
+
+    stride: int | Fraction = 1
+    pad: int | Fraction = 0
+    extent: int | Fraction = 1
 
 
 SAME = Window()
@@ -79,7 +82,7 @@ def reach(inputs: tuple[int, ...], outputs: tuple[int, ...], windows: tuple[Wind
     large = [i for i, size in enumerate(outputs) if size > 1 or inputs[i] > 1]
     if len(large) == 1:
         window = windows[large[0]]
-        low, high = Fraction(-window.pad), Fraction(window.extent - 1 - window.pad)
+        low, high = -Fraction(window.pad), Fraction(window.extent - 1 - window.pad)
         return Reach(Fraction(window.stride), low, high)
     if all(window == SAME for window in windows) and inputs == outputs:
         return Reach(Fraction(1), Fraction(0), Fraction(0))
@@ -90,8 +93,8 @@ def reach(inputs: tuple[int, ...], outputs: tuple[int, ...], windows: tuple[Wind
         first = last = 0
         for i, size, window in zip(position, inputs, windows, strict=True):
             start = window.stride * i - window.pad
-            first = first * size + min(max(start, 0), size - 1)
-            last = last * size + min(max(start + window.extent - 1, 0), size - 1)
+            first = first * size + min(max(ceil(start), 0), size - 1)
+            last = last * size + min(max(floor(start + window.extent - 1), 0), size - 1)
         lows.append(first - rate * unit)
         highs.append(last - rate * unit)
     return Reach(rate, min(lows), max(highs))
@@ -128,7 +131,15 @@ def through(stream: Stream | None, link: Link | None, inputs: Shape, outputs: Sh
     found = reach(
         tuple(inputs[a] for a in stream.axes), tuple(outputs[a] for a in axes), tuple(link[a][1] for a in axes)
     )
-    return Stream(kept, stream.rate * found.rate, stream.rate * found.high + stream.offset)
+    offset = _refined(stream, lcm(found.rate.denominator, found.high.denominator))
+    return Stream(kept, stream.rate * found.rate, stream.rate * found.high + offset)
+
+
+def _refined(stream: Stream, parts: int) -> Fraction:
+    """Offset at which ``rate y + offset`` serves multiples ``y`` of ``1 / parts``, each standing for unit ``floor(y)``."""
+    rate, offset = stream.rate, stream.offset
+    exact = rate.numerator == 1 and ((offset - rate) * rate.denominator).denominator == 1
+    return offset - rate + rate / parts if exact else offset
 
 
 def join(streams: Iterable[Stream | None], shape: Shape) -> Stream | None:
@@ -150,9 +161,18 @@ def join(streams: Iterable[Stream | None], shape: Shape) -> Stream | None:
 
 
 def reshape(stream: Stream | None, inputs: Shape, outputs: Shape) -> Stream | None:
-    """Stream through a change of shape: kept where the streaming axes lead their group of merged or split axes."""
-    if stream is None or 0 in inputs:
-        return None
+    """Stream through a change of shape: along as many of its axes as lead their group of merged or split axes."""
+    while stream is not None and 0 not in inputs:
+        found = _through_groups(stream, inputs, outputs)
+        if found is not None:
+            kept = squeeze(found[0], outputs)
+            return Stream(kept, stream.rate / found[1], _refined(stream, found[1])) if kept else None
+        stream = coarsen(stream, len(stream.axes) - 1, inputs)
+    return None
+
+
+def _through_groups(stream: Stream, inputs: Shape, outputs: Shape) -> tuple[list[int], int] | None:
+    """Output axes that all streaming axes become, and how many of their units make one of the stream; None if they do not."""
     axes: list[int] = []
     finer = 1
     position = 0
@@ -175,12 +195,7 @@ def reshape(stream: Stream | None, inputs: Shape, outputs: Shape) -> Stream | No
             return None
         finer = leading // size
         position += count
-    if position != len(stream.axes):
-        return None
-    rate, offset = stream.rate, stream.offset
-    exact = rate.numerator == 1 and ((offset - rate) * rate.denominator).denominator == 1
-    kept = squeeze(axes, outputs)
-    return Stream(kept, rate / finer, offset - rate + rate / finer if exact else offset) if kept else None
+    return (axes, finer) if position == len(stream.axes) else None
 
 
 def _groups(inputs: Shape, outputs: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

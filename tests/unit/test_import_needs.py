@@ -1,4 +1,4 @@
-"""What a chunk needs, against a brute-force trace of rows through random chains of convolutions and pools."""
+"""What a chunk needs, against a brute-force trace of rows through random chains of convolutions, also transposed, and pools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cmswitch.graph.network import Need, Network
 
 @dataclass(frozen=True)
 class Layer:
-    """One window layer of a chain: ``kind`` conv, pool or relu."""
+    """One window layer of a chain: ``kind`` conv, deconv (a transposed convolution), pool or relu."""
 
     kind: str
     kernel: int = 1
@@ -29,11 +29,20 @@ class Layer:
     def extent(self) -> int:
         return self.dilation * (self.kernel - 1) + 1
 
+    @property
+    def product(self) -> bool:
+        return self.kind in ("conv", "deconv")
+
     def height(self, rows: int) -> int:
+        if self.kind == "deconv":
+            return (rows - 1) * self.stride + self.extent - self.before - self.after
         return (rows + self.before + self.after - self.extent) // self.stride + 1
 
     def rows_read(self, row: int, rows: int) -> list[int]:
         """Input rows that output row ``row`` reads, from the definition of a window."""
+        if self.kind == "deconv":
+            places = {row + self.before - k * self.dilation for k in range(self.kernel)}
+            return [r for r in range(rows) if r * self.stride in places]
         start = row * self.stride - self.before
         return [r for k in range(self.kernel) if 0 <= (r := start + k * self.dilation) < rows]
 
@@ -41,7 +50,7 @@ class Layer:
 @st.composite
 def windows(draw: st.DrawFn, kind: str) -> Layer:
     kernel = draw(st.integers(1, 4))
-    dilation = draw(st.integers(1, 2)) if kind == "conv" else 1
+    dilation = draw(st.integers(1, 2)) if kind != "pool" else 1
     extent = dilation * (kernel - 1) + 1
     before = draw(st.integers(0, min(extent // 2, kernel - 1)))
     after = draw(st.integers(0, min(extent // 2, kernel - 1)))
@@ -53,7 +62,7 @@ def chains(draw: st.DrawFn) -> list[Layer]:
     """Convolutions, each followed by at most one pool and any pointwise layer; every layer keeps at least two rows."""
     layers: list[Layer] = []
     for _ in range(draw(st.integers(2, 3))):
-        layers.append(draw(windows("conv")))
+        layers.append(draw(windows(draw(st.sampled_from(("conv", "conv", "deconv"))))))
         for kind in draw(st.sampled_from(([], ["pool"], ["relu"], ["relu", "pool"], ["pool", "relu"]))):
             layers.append(draw(windows("pool")) if kind == "pool" else Layer(kind))
     return layers
@@ -69,9 +78,12 @@ def chain_network(layers: list[Layer], rows: int, batch: int) -> Network:
             "strides": [layer.stride, 1],
             "pads": [layer.before, 0, layer.after, 0],
         }
-        if layer.kind == "conv":
+        if layer.product:
+            operator = "Conv" if layer.kind == "conv" else "ConvTranspose"
             weights.append(TensorProto(name=f"w{index}", data_type=TensorProto.FLOAT, dims=(2, 2, layer.kernel, 1)))
-            nodes.append(helper.make_node("Conv", [data, f"w{index}"], [out], **window, dilations=[layer.dilation, 1]))
+            nodes.append(
+                helper.make_node(operator, [data, f"w{index}"], [out], **window, dilations=[layer.dilation, 1])
+            )
         elif layer.kind == "pool":
             nodes.append(helper.make_node("MaxPool", [data], [out], **window))
         else:
@@ -84,14 +96,16 @@ def chain_network(layers: list[Layer], rows: int, batch: int) -> Network:
 
 
 def trace(layers: list[Layer], rows: int) -> list[tuple[list[set[int]], list[int]]]:
-    """For each convolution of the chain: the rows of its input that each output row reads, and for each row of the tensor
-    that it writes the number of its chunks (output rows) after which that row exists."""
+    """For each convolution of the chain: the rows of its input that each chunk reads, and for each row of the tensor that it
+    writes the number of its chunks after which that row exists. A chunk is an output row, or an input row if transposed."""
     traced: list[tuple[list[set[int]], list[int]]] = []
     for layer in layers:
         height = layer.height(rows)
         if layer.kind == "conv":
             traced.append(([set(layer.rows_read(r, rows)) for r in range(height)], [r + 1 for r in range(height)]))
         else:
+            if layer.kind == "deconv":
+                traced.append(([{r} for r in range(rows)], [r + 1 for r in range(rows)]))
             reads, ready = traced[-1]
             traced[-1] = (reads, [max((ready[i] for i in layer.rows_read(r, rows)), default=0) for r in range(height)])
         rows = height
@@ -116,13 +130,13 @@ def test_need_and_span_cover_every_row_that_is_read(layers: list[Layer], rows: i
     for index in range(1, len(traced)):
         (read,) = network.operators[index].reads
         ready, total = traced[index - 1][1], network.operators[index - 1].chunks
-        layer = [layer for layer in layers if layer.kind == "conv"][index]
+        layer = [layer for layer in layers if layer.product][index]
+        gaps = 0 in ready  # rows that no input reaches are made of nothing, and yet come in their turn
         for chunk, wanted in enumerate(traced[index][0]):
             if wanted:
                 check_covered(read.need, chunk, total, ready, wanted)
-                if chunk * layer.stride - layer.before + layer.extent <= len(
-                    ready
-                ):  # else the whole input is right too
+                last = chunk if layer.kind == "deconv" else chunk * layer.stride - layer.before + layer.extent - 1
+                if last < len(ready) and not gaps:  # else the whole input is right too
                     assert read.need.chunks(chunk, total) <= max(ready[row] for row in wanted) + 1
 
 

@@ -17,7 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cmswitch.graph.build import build
 from cmswitch.graph.infer import infer
+from cmswitch.graph.ir import Shape
 from cmswitch.graph.network import MatrixProduct, Network
+from tests.expanded import float_parts
 
 Array = np.ndarray[Any, Any]
 
@@ -45,9 +47,18 @@ class Sketch:
         self.graph.node.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
         return name
 
-    def model(self, output: str) -> onnx.ModelProto:
+    def expand(self, operator: str, inputs: Sequence[str], shapes: Sequence[Shape], **attributes: Any) -> str:
+        """The parts of a composite node; ``shapes`` of its inputs and of its output."""
+        name = f"{operator}{len(self.graph.node)}"
+        proto = helper.make_node(operator, inputs, [name], name, **attributes)
+        for part in float_parts(proto, dict(zip((*inputs, name), shapes, strict=True))):
+            part.proto.name = part.proto.output[0]
+            self.graph.node.append(part.proto)
+        return name
+
+    def model(self, output: str, opset: int = 17) -> onnx.ModelProto:
         self.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
-        return helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def attention(batch: int) -> onnx.ModelProto:
@@ -127,7 +138,53 @@ def constant_left(batch: int) -> onnx.ModelProto:
     return s.model(s.add("MatMul", s.add("Transpose", data, perm=[0, 2, 1]), s.weight(3, 2)))
 
 
-SKETCHES = (attention, patches, shuffle, one_dimensional, volume, sequence_reductions, constant_left)
+def grouped_attention(batch: int) -> onnx.ModelProto:
+    """Four query heads on two key heads: the rows of a product are the queries of both heads of a group, token by token."""
+    s = Sketch((batch, 6, 8))
+    data = s.add("MatMul", "data", s.weight(8, 8))
+    query, key, value = (s.add("MatMul", data, s.weight(8, width)) for width in (12, 6, 10))
+    shapes = ((batch, 6, 12), (batch, 6, 6), (batch, 6, 10), (batch, 6, 20))
+    mixed = s.expand("Attention", (query, key, value), shapes, q_num_heads=4, kv_num_heads=2, is_causal=1)
+    return s.model(s.add("MatMul", mixed, s.weight(20, 3)), 21)
+
+
+def heads_in_front(batch: int) -> onnx.ModelProto:
+    """The same with the heads as an axis before the tokens: a product starts with all queries of one head."""
+    s = Sketch((batch, 4, 6, 8))
+    data = s.add("MatMul", "data", s.weight(8, 8))
+    query = s.add("MatMul", data, s.weight(8, 3))
+    half = s.add("Slice", data, s.ints(0), s.ints(2), s.ints(1))
+    key, value = (s.add("MatMul", half, s.weight(8, 3)) for _ in range(2))
+    shapes = ((batch, 4, 6, 3), (batch, 2, 6, 3), (batch, 2, 6, 3), (batch, 4, 6, 3))
+    mixed = s.expand("Attention", (query, key, value), shapes)
+    return s.model(s.add("MatMul", mixed, s.weight(3, 2)), 21)
+
+
+def equations(batch: int) -> onnx.ModelProto:
+    """Einsum with axes in place, merged, and with the streamed operand second."""
+    s = Sketch((batch, 6, 8))
+    data = s.add("MatMul", "data", s.weight(8, 8))
+    split = s.add("Reshape", data, s.ints(0, 0, 2, 4))
+    heads = s.expand(
+        "Einsum", (split, s.weight(5, 4)), ((batch, 6, 2, 4), (5, 4), (batch, 6, 2, 5)), equation="bsnd,ed->bsne"
+    )
+    held = s.weight(3, 2, 5)
+    joined = s.expand("Einsum", (held, heads), ((3, 2, 5), (batch, 6, 2, 5), (batch, 6, 3)), equation="ond,bsnd->bso")
+    return s.model(s.add("MatMul", joined, s.weight(3, 2)), 21)
+
+
+def overlapping_blocks(batch: int) -> onnx.ModelProto:
+    """Columns that overlap in an image: an image row needs the positions of all windows over it."""
+    s = Sketch((batch, 4, 12))
+    columns = s.add("MatMul", s.weight(18, 4), "data")
+    image = s.add("Col2Im", columns, s.ints(8, 7), s.ints(3, 3), strides=[2, 2], pads=[0, 0, 1, 0])
+    return s.model(s.add("Conv", image, s.weight(3, 2, 2, 2)), 18)
+
+
+SKETCHES = (
+    *(attention, patches, shuffle, one_dimensional, volume, sequence_reductions, constant_left),
+    *(grouped_attention, heads_in_front, equations, overlapping_blocks),
+)
 
 
 def by_rows(value: Array, product: MatrixProduct, node: onnx.NodeProto, constant: set[str]) -> Array:
@@ -212,4 +269,7 @@ def test_streams_are_not_lost_where_the_axis_only_moves() -> None:
     assert all(pipelined(build(infer(one_dimensional(1), "one"))))
     assert all(pipelined(build(infer(volume(2), "volume"))))
     assert all(pipelined(build(infer(constant_left(1), "left"))))
+    assert all(pipelined(build(infer(grouped_attention(1), "grouped"))))
+    assert all(pipelined(build(infer(equations(2), "equations"))))
+    assert all(pipelined(build(infer(overlapping_blocks(1), "blocks"))))
     assert pipelined(build(infer(sequence_reductions(1), "sums"))) == [False, False, False, False]

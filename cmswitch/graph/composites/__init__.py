@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from cmswitch.graph.composites import control_flow, recurrent, sequences
+from cmswitch.graph.composites import (
+    attention,
+    control_flow,
+    convolution,
+    einsum,
+    matmul,
+    normalization,
+    recurrent,
+    rotary,
+    sequences,
+)
+from cmswitch.graph.composites.functions import function_parts
 from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
 
 EXPANSIONS: dict[tuple[str, str], Expansion] = {
     **{
         ("", operator): expand
-        for family in (control_flow, recurrent, sequences)
+        for family in (
+            attention,
+            control_flow,
+            convolution,
+            einsum,
+            matmul,
+            normalization,
+            recurrent,
+            rotary,
+            sequences,
+        )
         for operator, expand in family.EXPANSIONS.items()
+    },
+    **{
+        ("com.microsoft", operator): expand
+        for family in (attention, normalization, rotary)
+        for operator, expand in family.MICROSOFT.items()
     },
 }
 """Every expansion by (domain, operator)."""
 
-__all__ = ["EXPANSIONS", "INTERNAL_DOMAIN", "Expansion", "Part", "Parts"]
+__all__ = ["EXPANSIONS", "INTERNAL_DOMAIN", "Expansion", "Part", "Parts", "function_parts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class Part:
     """One node of an expansion. Its name is unique among the parts; the composite's id is put before it.
 
     ``version``: of the operator set of its domain (None: the file's). ``shapes`` of its outputs, where ONNX cannot infer
-    them. ``items``: the values that its output holds, a sequence.
+    them; their element type is then that of its first input. ``items``: the values that its output holds, a sequence.
     """
 
     proto: onnx.NodeProto
@@ -54,16 +54,40 @@ class Parts:
         *inputs: str,
         output: str | None = None,
         domain: str = "",
+        version: int | None = None,
         shape: Shape | None = None,
         **attributes: Any,
     ) -> str:
-        """A node with one output, called ``output`` or after its place; ``shape`` of it where ONNX cannot infer it."""
+        """A node with one output, called ``output`` or after its place; ``shape`` of it where ONNX cannot infer it.
+
+        ``version``: of the operator set, if another than :data:`PARTS_VERSION`.
+        """
         name = f"{operator}_{len(self.list)}"
         made = output or f"{self._node.id}#{name}"
         proto = helper.make_node(operator, list(inputs), [made], name=name, domain=domain, **attributes)
-        version = PARTS_VERSION if not domain else 1
+        version = version or (PARTS_VERSION if not domain else 1)
         self.list.append(Part(proto, version, None if shape is None else (shape,)))
         return made
+
+    def number(self, values: Any, like: str) -> str:
+        """A constant of the element type of the value ``like``."""
+        return self.add("CastLike", self.constant(values, np.float32), like)
+
+    def reshape(self, value: str, shape: Sequence[int], output: str | None = None) -> str:
+        """``value`` in another shape."""
+        return self.add("Reshape", value, self.constant(shape), output=output)
+
+    def split(self, value: str, axis: int, sizes: Sequence[int]) -> list[str]:
+        """``value`` cut along ``axis`` into pieces of ``sizes``."""
+        name = f"Split_{len(self.list) + 1}"
+        made = [f"{self._node.id}#{name}_{i}" for i in range(len(sizes))]
+        inputs = [value, self.constant(sizes)]
+        self.list.append(Part(helper.make_node("Split", inputs, made, name=name, axis=axis)))
+        return made
+
+    def output(self, index: int) -> str | None:
+        """Name of the composite's output number ``index``; None if it is left out."""
+        return (self._node.outputs[index] or None) if index < len(self._node.outputs) else None
 
     def constant(self, values: Any, kind: type = np.int64) -> str:
         """A constant tensor."""

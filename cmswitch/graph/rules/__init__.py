@@ -10,7 +10,9 @@ RULES: dict[tuple[str, str], Rule] = {
     for family in (windows, matmul, elementwise, reductions, movement)
     for operator, rule in family.RULES.items()
 }
-RULES |= {("cmswitch", operator): rule for operator, rule in recurrent.INTERNAL_RULES.items()}
+RULES |= {
+    ("cmswitch", operator): rule for family in (recurrent, windows) for operator, rule in family.INTERNAL_RULES.items()
+}
 """Every rule by (domain, operator)."""
 
 __all__ = ["RULES", "Product", "Rule", "Vector", "View"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 
 from cmswitch.graph.ir import Node, Shape, Unsupported
@@ -60,6 +61,64 @@ def convolution(node: Node) -> Product:
     )
 
 
+def transposed_product(node: Node) -> Product:
+    """The product of a transposed convolution: rows = batch x input positions, inner = input channels of a group,
+    columns = output channels of a group x kernel, chunks = input rows."""
+    data, weight, groups = node.shape(0), node.shape(1), node.integer("group", 1)
+    if groups < 1 or data[1] % groups or weight[0] != data[1]:
+        raise Unsupported(
+            f"{groups} groups do not divide {data[1]} input channels, of which the weight has {weight[0]}",
+            "correct the attribute `group` or the weight's shape",
+        )
+    axes = (0, 2, 3) if len(data) == 5 else (0, 2)
+    rows = data[0] * prod(data[2:])
+    return Product(
+        rows=rows,
+        inner=data[1] // groups,
+        columns=prod(weight[1:]),
+        groups=groups,
+        matrix=0,
+        operand=1,
+        axes=axes,
+        chunks=grouped(rows) if len(data) == 3 else prod(data[a] for a in axes),
+        link={axis: (axis, SAME) for axis in axes},
+    )
+
+
+def overlap_add(node: Node) -> Vector:
+    """Every input position adds a window of elements to the output: output ``o`` reads the inputs whose windows cover it.
+
+    Input and output are [batch, channels x kernel, positions] and [batch, channels, positions], their spatial axes alike
+    (in Col2Im those of the input are flattened). A window that no other overlaps is copied, not added.
+    """
+    data, out, rank = node.shape(0), node.output_shape(), len(node.output_shape()) - 2
+    kernel = node.integers("kernel_shape", 2) or ()
+    strides, dilations = node.integers("strides") or (1,) * rank, node.integers("dilations") or (1,) * rank
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    reach = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+    flat = len(data) < len(out)
+    places = [(size + pads[i] + pads[rank + i] - reach[i] - 1) // strides[i] + 1 for i, size in enumerate(out[2:])]
+    finer = prod(places[1:]) if flat else 1
+    link: dict[int, tuple[int, Window]] = {0: (0, SAME)}
+    for i in range(1 if flat else rank):
+        stride = Fraction(finer, strides[i])
+        link[2 + i] = (2 + i, Window(stride, stride * (reach[i] - pads[i]), stride * reach[i] + finer))
+    apart = all(step > far or place == 1 for step, far, place in zip(strides, reach, places, strict=True))
+    return Vector("copy" if apart else "add", prod(data), ((link, {}, {}),))
+
+
+def sampling(node: Node) -> Vector:
+    """Reads the image (first input) at computed places: any output position may need all of it, but each only its own
+    place (further inputs). ``corners`` elements are read for an output element, and one more to weigh the result."""
+    out, spatial = node.output_shape(), node.integer("spatial", len(node.output_shape()) - 2)
+    mode = node.attributes.get("mode", b"linear").decode()
+    corners = {"nearest": 1, "cubic": 4**spatial, "bicubic": 4**spatial}.get(mode, 2**spatial)
+    first = 1 if node.operator == "GridSample" else 2
+    places: Link = {0: (0, SAME), **{2 + i: (first + i, SAME) for i in range(spatial)}}
+    sides = tuple({0: (0, SAME)} if i == 0 else places for i in range(len(node.inputs)))
+    return Vector("gather", prod(out) * (corners + (len(node.inputs) > 2)), (sides,))
+
+
 def pooling(node: Node) -> Vector:
     """MaxPool, AveragePool, LpPool: the window's elements per output."""
     data, out = node.shape(0), node.output_shape()
@@ -81,7 +140,15 @@ def local_response(node: Node) -> Vector:
     return Vector("pool", prod(data) * node.integer("size", 1), ((link,),), columnwise=False)
 
 
+INTERNAL_RULES: dict[str, Rule] = {
+    "TransposedProduct": transposed_product,
+    "OverlapAdd": overlap_add,
+    "Sample": sampling,
+}
+
 RULES: dict[str, Rule] = {
+    "Col2Im": overlap_add,
+    "GridSample": sampling,
     "Conv": convolution,
     "MaxPool": pooling,
     "AveragePool": pooling,
