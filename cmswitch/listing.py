@@ -50,5 +50,7 @@ def _row(operator: Operator) -> str:
     else:
         figures = f"{matrix.rows:>9} {matrix.inner:>9} {matrix.columns:>9} {matrix.groups:>9} {matrix.macs:>16,}"
     held = " [operand written at run time]" if matrix is not None and matrix.dynamic else ""
+    if matrix is not None and matrix.weight_bits is not None:
+        held = f" [{matrix.weight_bits}-bit weights]"
     fused = "".join(f" + {work.node}" for work in operator.vector)
     return f"{figures}  {operator.name}{held}{fused}"

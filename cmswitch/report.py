@@ -197,7 +197,7 @@ def build_report(
             cim_operators=sum(o.product is not None for o in network.operators),
             macs=network.macs,
             macs_on_arrays=network.macs,
-            weight_bytes=chip.weight_bytes(network.weight_elements),
+            weight_bytes=network.weight_bytes(chip.precision.weight_bits),
             vector_operators=len(network.vector_nodes),
             host_operators=len(network.host_nodes),
         ),

@@ -6,16 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hw.chip import Chip
+    from hw.chip import Chip, WeightFormat
     from hw.errors import ChipError
     from hw.loader import load_chip, preset_names
     from hw.schema import json_schema
 
-__all__ = ["Chip", "ChipError", "json_schema", "load_chip", "preset_names"]
+__all__ = ["Chip", "ChipError", "WeightFormat", "json_schema", "load_chip", "preset_names"]
 
 _MODULES = {
     "Chip": "hw.chip",
     "ChipError": "hw.errors",
+    "WeightFormat": "hw.chip",
     "json_schema": "hw.schema",
     "load_chip": "hw.loader",
     "preset_names": "hw.loader",

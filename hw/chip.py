@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -29,6 +30,24 @@ def _key_path(path: str) -> str:
     if not is_key_path(path, Chip):
         raise unknown_key_path()
     return path
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """Weights of ``bits`` bits on a chip.
+
+    Each takes ``cells`` cells. A row of an array holds ``per_row`` weights (one slice of each under binding ``arrays``; 0: not
+    even one), and ``arrays`` arrays hold a weight together: 1, or one for each cell under binding ``arrays``.
+    """
+
+    bits: int
+    cells: int
+    per_row: int
+    arrays: int
+
+    def bytes(self, elements: int) -> int:
+        """Bytes of ``elements`` weights in main memory."""
+        return -(-elements * self.bits // 8)
 
 
 class Chip(Part):
@@ -132,20 +151,13 @@ class Chip(Part):
         """Arrays of the whole chip."""
         return self.cores * self.arrays_per_core
 
-    @property
-    def cells_per_weight(self) -> int:
-        """Cells that one weight takes."""
-        return -(-self.precision.weight_bits // self.array.bits_per_cell)
-
-    @property
-    def weights_per_row(self) -> int:
-        """Weights that one row of an array holds (one slice of each under binding ``arrays``); 0 if not even one."""
-        return self.array.columns // self.cells_per_weight if self.array.binding == "columns" else self.array.columns
-
-    @property
-    def arrays_per_weight(self) -> int:
-        """Arrays that hold one weight together: 1, or its number of cells under binding ``arrays``."""
-        return self.cells_per_weight if self.array.binding == "arrays" else 1
+    def weight_format(self, bits: int | None = None) -> WeightFormat:
+        """How arrays and main memory hold weights of ``bits`` bits each (None: those of ``precision.weight_bits``)."""
+        array, bits = self.array, self.precision.weight_bits if bits is None else bits
+        cells = -(-bits // array.bits_per_cell)
+        if array.binding == "arrays":
+            return WeightFormat(bits, cells, array.columns, cells)
+        return WeightFormat(bits, cells, array.columns // cells, 1)
 
     @property
     def array_bytes(self) -> int:
@@ -161,10 +173,6 @@ class Chip(Part):
     def accumulator_bytes(self, elements: int) -> int:
         """Bytes of ``elements`` partial sums."""
         return -(-elements * self.precision.accumulator_bits // 8)
-
-    def weight_bytes(self, elements: int) -> int:
-        """Bytes of ``elements`` weights in main memory."""
-        return -(-elements * self.precision.weight_bits // 8)
 
     # -- times in cycles -----------------------------------------------------------------------------------------
 

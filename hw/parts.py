@@ -32,7 +32,9 @@ class Part(BaseModel):
 class Precision(Part):
     """Bits of the numbers that the chip works on."""
 
-    weight_bits: Count = Field(description="bits of one weight")
+    weight_bits: Count = Field(
+        description="bits of one weight that the network does not store in a quantised type of its own"
+    )
     input_bits: Count = Field(description="bits of one activation, wherever it is stored, moved or fed into an array")
     output_bits: Count = Field(description="bits of one requantised output")
     accumulator_bits: Count = Field(description="bits of one partial sum where it is moved or added outside the arrays")

@@ -48,8 +48,6 @@ def check_plan(plan: Plan, network: Network, chip: Chip) -> CheckReport:
     broken = [*rules.identity(plan, network, chip)] or [*rules.limits(plan, chip)]
     if broken:
         return CheckReport(tuple(broken), None)
-    if chip.weights_per_row == 0:
-        return CheckReport((Violation("limits", "plan", "no array row of the chip holds a weight"),), None)
     try:
         network = cut_inner(network, chip, plan.compute_limit)
     except InfeasibleError as error:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from cmswitch.graph.network import MatrixProduct, Network, Operator, Role
-from hw import Chip
+from hw import Chip, WeightFormat
 
 
 def round_up(amount: int, step: int) -> int:
@@ -30,7 +30,7 @@ class Block:
 
 def blocks_of(product: MatrixProduct, chip: Chip) -> tuple[Block, ...]:
     """The blocks of one copy of ``product``, in order."""
-    rows, width = chip.array.rows, chip.weights_per_row
+    rows, width = chip.array.rows, chip.weight_format(product.weight_bits).per_row
     inner, columns, groups = product.inner, product.columns, product.groups
     together = min(rows // inner, width // columns, groups) if groups > 1 else 0
     found = []
@@ -97,12 +97,12 @@ def demand_of(
     mine, total = 1, 1
     tiles: list[Tile] = []
     row_blocks = used_rows = 0
-    if blocks is not None:
-        chosen = blocks[first_block:last_block]
+    if blocks is not None and product is not None:
+        chosen, weights = blocks[first_block:last_block], chip.weight_format(product.weight_bits)
         mine, total = sum(b.columns for b in chosen), sum(b.columns for b in blocks)
         used_rows = max(rows for b in chosen for rows, _ in b.tiles)
         row_blocks = len(blocks[0].tiles)
-        tiles = [tile for block in chosen for tile in _tiles(block, chip)]
+        tiles = [tile for block in chosen for tile in _tiles(block, weights)]
     first, last = first_block == 0, last_block == (1 if blocks is None else len(blocks))
     return Demand(
         operator=index,
@@ -123,12 +123,11 @@ def demand_of(
     )
 
 
-def _tiles(block: Block, chip: Chip) -> Iterator[Tile]:
+def _tiles(block: Block, weights: WeightFormat) -> Iterator[Tile]:
     """The tiles of a block; where several arrays hold one weight they share its bytes (each reads one at least)."""
-    slices = chip.arrays_per_weight
-    for rows, weights in block.tiles:
-        size = chip.weight_bytes(weights)
-        marks = [size * s // slices for s in range(slices + 1)]
+    for rows, count in block.tiles:
+        size = weights.bytes(count)
+        marks = [size * s // weights.arrays for s in range(weights.arrays + 1)]
         for low, high in pairwise(marks):
             yield Tile(rows, max(1, high - low))
 

@@ -100,7 +100,8 @@ def pieces(plan: Plan, network: Network, chip: Chip, blocks: Sequence[tuple[Bloc
                 yield Violation("copies", where, f"{piece.copies} copies of an operator without a matrix product")
             if grid is not None and piece.copies < 1:
                 yield Violation("copies", where, f"{piece.copies} copies of a matrix product, which needs one at least")
-            arrays = chip.arrays_per_weight * sum(len(b.tiles) for b in grid or ())
+            bits = facts.product.weight_bits if facts.product else None
+            arrays = chip.weight_format(bits).arrays * sum(len(b.tiles) for b in grid or ())
             if share and arrays <= plan.compute_limit:
                 yield Violation(
                     "cut", where, f"cut, although its {arrays} arrays are within the limit of {plan.compute_limit}"

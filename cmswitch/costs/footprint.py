@@ -40,14 +40,13 @@ class Footprint:
     columns_per_block: int
     column_blocks: int
     blocks: int
-    arrays_per_weight: int
+    weights: hw.WeightFormat
     array_rows: int
-    chip: hw.Chip
 
     @property
     def arrays_per_block(self) -> int:
         """Arrays that one block takes."""
-        return self.row_blocks * self.arrays_per_weight
+        return self.row_blocks * self.weights.arrays
 
     @property
     def arrays(self) -> int:
@@ -82,9 +81,9 @@ class Footprint:
             for row_block in range(self.row_blocks):
                 inner = min(self.array_rows, self.product.inner - row_block * self.array_rows)
                 elements = groups * inner * columns
-                total = self.chip.weight_bytes(elements)
-                for bit in range(self.arrays_per_weight):
-                    share = total * (bit + 1) // self.arrays_per_weight - total * bit // self.arrays_per_weight
+                total, slices = self.weights.bytes(elements), self.weights.arrays
+                for bit in range(slices):
+                    share = total * (bit + 1) // slices - total * bit // slices
                     yield Tile(
                         row_block,
                         block % self.column_blocks,
@@ -98,8 +97,9 @@ class Footprint:
 
 
 def footprint(product: MatrixProduct, chip: hw.Chip) -> Footprint:
-    """The block grid of ``product`` on ``chip`` (whose columns must hold at least one weight)."""
-    rows, width = chip.array.rows, chip.weights_per_row
+    """The block grid of ``product`` on ``chip`` (whose columns must hold at least one of its weights)."""
+    weights = chip.weight_format(product.weight_bits)
+    rows, width = chip.array.rows, weights.per_row
     packed = min(rows // product.inner, width // product.columns, product.groups) if product.groups > 1 else 1
     if product.groups > 1 and packed >= 1:
         row_blocks, column_blocks, blocks = 1, 1, -(-product.groups // packed)
@@ -116,7 +116,6 @@ def footprint(product: MatrixProduct, chip: hw.Chip) -> Footprint:
         columns_per_block,
         column_blocks,
         blocks,
-        chip.arrays_per_weight,
+        weights,
         rows,
-        chip,
     )

@@ -14,16 +14,13 @@ def roofline(workload: Workload, resident_weights: bool = False) -> int:
     network, chip = workload.network, workload.chip
     multiply = Fraction(0)
     vector = 0
-    weight_bytes: dict[str, int] = {}
     for index, (operator, grid) in enumerate(zip(network.operators, workload.footprints, strict=True)):
         whole = PieceWork(workload, Piece(index, 0, grid.blocks if grid else 1))
         vector += whole.vector_cycles
         if grid is None or operator.product is None:
             continue
         multiply += Fraction(operator.product.rows * grid.arrays * whole.row_cycles, chip.arrays)
-        if operator.product.weight is not None:
-            weight_bytes[operator.product.weight] = chip.weight_bytes(operator.product.weights)
-    weights = 0 if resident_weights else chip.main_cycles(sum(weight_bytes.values()))
+    weights = 0 if resident_weights else chip.main_cycles(network.weight_bytes(chip.precision.weight_bits))
     ends = [t for i, t in enumerate(network.tensors) if t.is_output or (t.producer is None and network.consumers[i])]
     moved = chip.main_cycles(sum(chip.activation_bytes(t.elements) for t in ends))
     return max(weights + max(math.ceil(multiply), vector), moved)

@@ -8,7 +8,7 @@ from functools import cached_property
 import hw
 from cmswitch.costs.footprint import Footprint, footprint
 from cmswitch.errors import InfeasibleError
-from cmswitch.graph.network import Need, Network, Operator, Read, Tensor, Write
+from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, Write
 
 CELLS_PER_CHIP = 4
 """An operator larger than the chip is cut into cells of about 1/CELLS_PER_CHIP of the arrays (part of the plan space)."""
@@ -92,21 +92,10 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
     """Cut ``network`` for ``chip``, of which ``compute_arrays`` (default: all) may be in compute mode at once.
 
     Raises:
-        InfeasibleError: no operator fits because a row holds no weight, or one column block is larger than the chip and
-            cutting along N is disabled.
+        InfeasibleError: an operator does not fit because a row holds none of its weights, or one column block is larger
+            than the chip and cutting along N is disabled.
     """
     limit = chip.arrays if compute_arrays is None else compute_arrays
-    if chip.weights_per_row == 0:
-        slices = -(-chip.precision.weight_bits // chip.array.bits_per_cell)
-        raise InfeasibleError(
-            "one weight",
-            slices,
-            chip.array.columns,
-            "columns",
-            f"use at least {slices} columns, more bits per cell, fewer weight bits or binding 'arrays'",
-        )
-    for operator in network.operators:
-        _refuse_cut_recurrence(operator, chip, limit)
     network = cut_inner(network, chip, limit)
     grids = tuple(footprint(o.product, chip) if o.product else None for o in network.operators)
     cells = tuple(
@@ -116,18 +105,6 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
         for first in range(0, blocks, size)
     )
     return Workload(network, chip, grids, cells)
-
-
-def _refuse_cut_recurrence(operator: Operator, chip: hw.Chip, limit: int) -> None:
-    """The output of a chunk needs all weights, and the next chunk needs it: a recurrent operator cannot be cut."""
-    if operator.product is None or not operator.product.recurrent:
-        return
-    needed = footprint(operator.product, chip).arrays
-    if needed > limit:
-        remedy = "use a chip with more or larger arrays, or a smaller hidden state"
-        raise InfeasibleError(
-            "a whole recurrent layer", needed, limit, "arrays", remedy, subject=f"operator '{operator.name}'"
-        )
 
 
 def _cell_size(grid: Footprint | None, arrays: int, limit: int) -> tuple[int, int]:
@@ -140,7 +117,10 @@ def _cell_size(grid: Footprint | None, arrays: int, limit: int) -> tuple[int, in
 
 
 def cut_inner(network: Network, chip: hw.Chip, limit: int) -> Network:
-    """Cut operators of which one column block exceeds ``limit`` arrays along N, into a chain that passes accumulators on."""
+    """Cut operators of which one column block exceeds ``limit`` arrays along N, into a chain that passes accumulators on.
+
+    Raises InfeasibleError as :func:`build_workload` does.
+    """
     operators: list[Operator] = []
     tensors = list(network.tensors)
     position: dict[int, int] = {}
@@ -155,19 +135,35 @@ def cut_inner(network: Network, chip: hw.Chip, limit: int) -> Network:
     return replace(network, operators=tuple(operators), tensors=tuple(tensors))
 
 
+def _whole_grid(operator: Operator, product: MatrixProduct, chip: hw.Chip, limit: int) -> Footprint:
+    """The grid of an operator's product, unless no cut makes it fit: a row holds no weight, or it is recurrent and too large.
+
+    The output of a chunk of a recurrent operator needs all weights, and the next chunk needs it.
+    """
+    subject, weights = f"operator '{operator.name}'", chip.weight_format(product.weight_bits)
+    if weights.per_row == 0:
+        remedy = f"use at least {weights.cells} columns, more bits per cell, fewer weight bits or binding 'arrays'"
+        raise InfeasibleError("one weight", weights.cells, chip.array.columns, "columns", remedy, subject)
+    grid = footprint(product, chip)
+    if product.recurrent and grid.arrays > limit:
+        remedy = "use a chip with more or larger arrays, or a smaller hidden state"
+        raise InfeasibleError("a whole recurrent layer", grid.arrays, limit, "arrays", remedy, subject)
+    return grid
+
+
 def _inner_parts(operator: Operator, chip: hw.Chip, limit: int, tensors: list[Tensor], position: int) -> list[Operator]:
     """The chain that replaces one operator, appending the tensors of its accumulators; ``position`` is its first index."""
     product = operator.product
     if product is None:
         return [operator]
-    grid = footprint(product, chip)
+    grid = _whole_grid(operator, product, chip, limit)
     if grid.arrays_per_block <= limit:
         return [operator]
-    per_part = limit // grid.arrays_per_weight
+    per_part = limit // grid.weights.arrays
     if not chip.cut_inner or per_part == 0:
         raise InfeasibleError(
             "one column block" if per_part else "one weight",
-            grid.arrays_per_block if per_part else grid.arrays_per_weight,
+            grid.arrays_per_block if per_part else grid.weights.arrays,
             limit,
             "arrays",
             "allow cut_inner in the chip file or use arrays with more rows" if per_part else "use binding 'columns'",

@@ -9,11 +9,10 @@ from math import prod
 from cmswitch.errors import InputError
 from cmswitch.graph.ir import Graph, Node, Shape, Unsupported
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
-from cmswitch.graph.rules import RULES, Product, Vector, View
+from cmswitch.graph.requantize import without_requantization
+from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
 from cmswitch.graph.rules.rule import grouped
 from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through, units
-
-Mapped = Product | Vector | View
 
 
 @dataclass(eq=False)
@@ -40,7 +39,9 @@ class _Home:
 
 def build(graph: Graph) -> Network:
     """The network of a bound graph. Raises InputError that lists every node that cannot be mapped."""
-    network = _Builder(graph, _apply_rules(graph)).network()
+    absorbed = _absorbed_normalizations(graph)
+    mapped = without_requantization(graph, _apply_rules(graph), absorbed)
+    network = _Builder(graph, mapped, absorbed).network()
     if not network.operators:
         raise InputError(f"{graph.name}: no output depends on an input; there is nothing to map")
     return network
@@ -99,8 +100,8 @@ def _describe(node: Node) -> str:
 
 
 class _Builder:
-    def __init__(self, graph: Graph, mapped: Sequence[Mapped]) -> None:
-        self._graph, self._mapped = graph, mapped
+    def __init__(self, graph: Graph, mapped: Sequence[Mapped], absorbed: frozenset[str]) -> None:
+        self._graph, self._mapped, self._absorbed = graph, mapped, absorbed
         self._homes: dict[str, _Home] = {}
         self._waiting: dict[str, tuple[VectorWork, ...]] = {}
         self._placed: set[str] = set()
@@ -112,11 +113,10 @@ class _Builder:
     def network(self) -> Network:
         """Place every node, then number operators and tensors."""
         self._place_inputs()
-        absorbed = _absorbed_normalizations(self._graph)
         for node, mapped in zip(self._graph.nodes, self._mapped, strict=True):
             if isinstance(mapped, Product):
                 self._product(node, mapped)
-            elif node.id in absorbed:
+            elif node.id in self._absorbed:
                 home = self._homes[node.inputs[0]]
                 assert home.owner is not None
                 home.owner.nodes.append(node.id)
@@ -176,7 +176,9 @@ class _Builder:
 
     def _product(self, node: Node, rule: Product) -> None:
         held = node.value(rule.operand)
-        product = MatrixProduct(rule.rows, rule.inner, rule.columns, rule.groups, held.weight, rule.recurrent)
+        product = MatrixProduct(
+            rule.rows, rule.inner, rule.columns, rule.groups, held.weight, rule.recurrent, held.bits
+        )
         draft = _Draft(len(self._drafts), node.id, rule.chunks, product, [node.id])
         self._drafts.append(draft)
         outputs = node.output_shape()

@@ -18,25 +18,10 @@ from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
 from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
+from cmswitch.graph.weights import element_bits, made_weight
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
-
-SAME_DATA = frozenset(
-    {
-        "Identity",
-        "Transpose",
-        "Cast",
-        "CastLike",
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "DequantizeLinear",
-        "QuantizeLinear",
-    }
-)
-"""Operators whose constant result is the same stored weight in another form."""
 
 
 def infer(model: onnx.ModelProto, name: str) -> Graph:
@@ -110,11 +95,12 @@ class _Inference:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         before = len(self.found)
         try:
-            if self._visit(part, domain, version, attributes):
+            expand = EXPANSIONS.get((domain, proto.op_type))
+            runs = not self._visit(part, domain, version, attributes)
+            if not runs and not (expand and any(self._shapeless(value) for value in proto.output)):
                 return
             inputs, outputs = tuple(proto.input), tuple(proto.output)
             node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
-            expand = EXPANSIONS.get((domain, proto.op_type))
             parts = expand(node) if expand else function_parts(node, proto, self._types)
             if parts is not None:
                 for inner in parts:
@@ -137,12 +123,10 @@ class _Inference:
         if part.items is not None:
             self.values[proto.output[0]] = Value(None, sources=sources, items=part.items)
             return True
-        source = proto.input[0] if proto.op_type in SAME_DATA and proto.input else ""
-        stored = self.values[source].weight if source else None
         data = self._evaluate(proto, domain, attributes)
         if data is not None:
             dtype = onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
-            self._constant(proto.output[0], data.shape, data, dtype, stored)
+            self._constant(proto.output[0], data.shape, data, dtype, proto)
             return True
         for value, shape in zip(proto.output, part.shapes or (), strict=False):
             self._types[value] = onnx.helper.make_tensor_type_proto(self.values[proto.input[0]].dtype, shape)
@@ -151,15 +135,21 @@ class _Inference:
         runs = not all(value.constant for value in read) or proto.op_type in RANDOM or any(subgraphs(proto))
         runs = runs or any(_is_sequence(self._types.get(value)) for value in proto.output)
         for value in filter(None, proto.output):
-            kind = self._types.get(value)
-            weight = (stored or value) if not runs or self._empty_piece(value, proto) else None
-            self.values[value] = Value(_shape(kind), weight, sources=sources, dtype=_dtype(kind))
+            kind = self._types.get(value, onnx.TypeProto())
+            self.values[value] = Value(_shape(kind), sources=sources, dtype=_dtype(kind))
+            if not runs or self._empty_piece(value, proto):
+                weight, bits = made_weight(proto, value, _dtype(kind), _shape(kind), self.values)
+                self.values[value] = replace(self.values[value], weight=weight, bits=bits)
         return not runs
 
     def _empty_piece(self, value: str, proto: onnx.NodeProto) -> bool:
         """Whether a node that makes several values puts nothing into this one and something into another."""
         counts = {made: prod(shape) for made in proto.output if (shape := _shape(self._types.get(made))) is not None}
         return counts.get(value) == 0 and any(counts.values())
+
+    def _shapeless(self, value: str) -> bool:
+        """Whether ``value`` is a constant whose shape only the parts of its node can tell."""
+        return value != "" and self.values[value].constant and self.values[value].shape is None
 
     def _evaluate(
         self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]
@@ -215,9 +205,17 @@ class _Inference:
         self._types.update(found)
 
     def _constant(
-        self, name: str, shape: Shape, data: np.ndarray[Any, Any] | None, dtype: int, stored: str | None = None
+        self,
+        name: str,
+        shape: Shape,
+        data: np.ndarray[Any, Any] | None,
+        dtype: int,
+        maker: onnx.NodeProto | None = None,
     ) -> None:
-        self.values[name] = Value(tuple(int(size) for size in shape), stored or name, data, dtype=dtype)
+        """Record a constant that the file stores, or that the node ``maker`` makes."""
+        shape = tuple(int(size) for size in shape)
+        weight, bits = made_weight(maker, name, dtype, shape, self.values) if maker else (name, element_bits(dtype))
+        self.values[name] = Value(shape, weight, data, bits=bits, dtype=dtype)
         self._types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
 
 

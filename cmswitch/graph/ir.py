@@ -26,6 +26,7 @@ class Value:
     """What is known of a value: its shape (None: unknown) and, for a constant, its small contents.
 
     ``weight`` is set for constants only: the name of the stored data, shared by values that are views of one constant.
+    ``bits`` of one of its elements where the file stores it in a quantised type.
     ``sources`` are the network inputs that it depends on. ``items``: the values that a sequence holds.
     ``dtype`` is the element type by ONNX's number (0: unknown, or no tensor).
     """
@@ -36,6 +37,7 @@ class Value:
     sources: frozenset[str] = frozenset()
     items: tuple[str, ...] | None = None
     dtype: int = 0
+    bits: int | None = None
 
     @property
     def constant(self) -> bool:

@@ -42,7 +42,8 @@ class MatrixProduct:
 
     ``weight`` names the constant that the arrays hold (equal names are one tied weight, stored once); None means that
     the operand is an activation, written into the arrays at run time (*dynamic*). *Recurrent*: a chunk cannot be fetched
-    before the operator's own output of the chunk before is available.
+    before the operator's own output of the chunk before is available. ``weight_bits`` of one weight as the file stores it; None
+    for a float weight or a dynamic operand, of which the arrays hold the chip's ``precision.weight_bits``.
     """
 
     rows: int
@@ -51,6 +52,7 @@ class MatrixProduct:
     groups: int = 1
     weight: str | None = None
     recurrent: bool = False
+    weight_bits: int | None = None
 
     @property
     def dynamic(self) -> bool:
@@ -163,5 +165,15 @@ class Network:
     @property
     def weight_elements(self) -> int:
         """Constant weight elements, tied weights once."""
-        distinct = {o.product.weight: o.product.weights for o in self.operators if o.product and not o.product.dynamic}
-        return sum(distinct.values())
+        return sum(product.weights for product in self._stored.values())
+
+    def weight_bytes(self, default_bits: int) -> int:
+        """Bytes of the constant weights in main memory, tied weights once; ``default_bits`` each where the file says none."""
+        bits = sum(product.weights * (product.weight_bits or default_bits) for product in self._stored.values())
+        return -(-bits // 8)
+
+    @property
+    def _stored(self) -> dict[str, MatrixProduct]:
+        """For each constant weight a product that uses it."""
+        products = (operator.product for operator in self.operators)
+        return {p.weight: p for p in products if p is not None and p.weight is not None}

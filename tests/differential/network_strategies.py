@@ -115,7 +115,8 @@ class _Sketch:
             )
         groups = draw(st.sampled_from([1, 1, 1, 2, 3])) if not large and weight is not None else 1
         recurrent = not large and weight is not None and draw(st.integers(0, 5)) == 0
-        return MatrixProduct(draw(st.sampled_from([1, 4, 7, 8])), inner, columns, groups, weight, recurrent)
+        bits = None if weight is None or weight == "tied" else draw(st.sampled_from([None, None, 2, 3]))
+        return MatrixProduct(draw(st.sampled_from([1, 4, 7, 8])), inner, columns, groups, weight, recurrent, bits)
 
     def matmul(self, source: int, side: int | None = None, weight: str | None = None, outputs: int = 1) -> int:
         """A product with a constant operand and perhaps a side input."""
@@ -192,7 +193,7 @@ def cases(draw: st.DrawFn, operators: int = 4, arrays: int = 8) -> Case:
     schedule = draw(st.sampled_from(["dual-mode", "all-compute", "static"]))
     compute, memory = chip.arrays, chip.arrays if schedule == "dual-mode" else 0
     if schedule == "static":
-        compute = draw(st.integers(chip.arrays_per_weight, chip.arrays))
+        compute = draw(st.integers(chip.weight_format().arrays, chip.arrays))
         memory = chip.arrays - compute
     network = draw(networks(operators))
     for operator in network.operators:

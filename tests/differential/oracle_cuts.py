@@ -22,29 +22,34 @@ Block = tuple[Tile, ...]
 """The tiles of one column block (or of one set of groups that share an array)."""
 
 
+def weights_of(product: MatrixProduct, chip: hw.Chip) -> hw.WeightFormat:
+    """What its weights take: their own bits, or the chip's."""
+    return chip.weight_format(product.weight_bits or chip.precision.weight_bits)
+
+
 def blocks_of(product: MatrixProduct, chip: hw.Chip) -> tuple[Block, ...]:
     """One copy of a product, column block by column block."""
-    height, width = chip.array.rows, chip.weights_per_row
+    height, width = chip.array.rows, weights_of(product, chip).per_row
     together = min(height // product.inner, width // product.columns, product.groups) if product.groups > 1 else 0
     found = []
     if together:
         for group in range(0, product.groups, together):
             count = min(together, product.groups - group)
-            found.append(_slices(count, product.inner, product.columns, chip))
+            found.append(_slices(count, product.inner, product.columns, weights_of(product, chip)))
     else:
         for _ in range(product.groups):
             for column in range(0, product.columns, width):
                 columns = min(width, product.columns - column)
                 block: Block = ()
                 for row in range(0, product.inner, height):
-                    block += _slices(1, min(height, product.inner - row), columns, chip)
+                    block += _slices(1, min(height, product.inner - row), columns, weights_of(product, chip))
                 found.append(block)
     return tuple(found)
 
 
-def _slices(groups: int, inner: int, columns: int, chip: hw.Chip) -> Block:
+def _slices(groups: int, inner: int, columns: int, weights: hw.WeightFormat) -> Block:
     """The tiles (one per array that holds a part of each weight) of ``groups`` groups of ``inner`` x ``columns`` weights."""
-    total, arrays = chip.weight_bytes(groups * inner * columns), chip.arrays_per_weight
+    total, arrays = weights.bytes(groups * inner * columns), weights.arrays
     ends = [total * part // arrays for part in range(arrays + 1)]
     return tuple(Tile(groups * inner, groups * columns, max(1, ends[part + 1] - ends[part])) for part in range(arrays))
 
@@ -65,7 +70,7 @@ def cut_along_inner(network: Network, chip: hw.Chip, compute: int) -> Network:
             sums = ceil_div(
                 8 * chip.accumulator_bytes(product.rows * product.columns * product.groups), chip.precision.input_bits
             )
-            most = compute // chip.arrays_per_weight
+            most = compute // weights_of(product, chip).arrays
             row_blocks = row_blocks_of(product, chip)
             height = ceil_div(row_blocks, ceil_div(row_blocks, most)) * chip.array.rows
             for start in range(0, product.inner, height):

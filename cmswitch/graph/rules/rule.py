@@ -51,7 +51,10 @@ class View:
     """The first output is the first input with another shape or type: no data moves."""
 
 
-Rule = Callable[[Node], Product | Vector | View]
+Mapped = Product | Vector | View
+"""What a rule says a node is."""
+
+Rule = Callable[[Node], Mapped]
 
 LONGEST = 256
 """Chunks that an operator without a natural row has at most."""
