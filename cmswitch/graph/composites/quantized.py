@@ -31,7 +31,7 @@ class _Quantized(Parts):
         """Name of input ``index``, empty if it is left out."""
         return self.node.inputs[index] if self.node.has(index) else ""
 
-    def number(self, index: int, scale: int | None = None, zero: int | None = None, **attributes: Any) -> str:
+    def real(self, index: int, scale: int | None = None, zero: int | None = None, **attributes: Any) -> str:
         """What input ``index`` stands for, given the inputs that hold its scale (None: 1) and its zero point."""
         factor = self.constant(1.0, np.float32) if scale is None else self.input(scale)
         offset = "" if zero is None else self.input(zero)
@@ -97,7 +97,7 @@ def qlinear_convolution(node: Node) -> list[Part]:
     """QLinearConv; its bias has the scale of the accumulators."""
     parts = _Quantized(node)
     attributes = {name: value for name, value in node.attributes.items() if name != CHANNELS_LAST}
-    given = [parts.number(0, 1, 2), parts.number(3, 4, 5, axis=0)]
+    given = [parts.real(0, 1, 2), parts.real(3, 4, 5, axis=0)]
     if node.has(8):
         given.append(parts.add("Cast", parts.input(8), to=TensorProto.FLOAT))
     last = bool(node.integer(CHANNELS_LAST, 0))
@@ -107,13 +107,13 @@ def qlinear_convolution(node: Node) -> list[Part]:
 def qlinear_matmul(node: Node) -> list[Part]:
     """QLinearMatMul."""
     parts = _Quantized(node)
-    return parts.quantised(parts.add("MatMul", parts.number(0, 1, 2), parts.number(3, 4, 5)), 6, 7)
+    return parts.quantised(parts.add("MatMul", parts.real(0, 1, 2), parts.real(3, 4, 5)), 6, 7)
 
 
 def qgemm(node: Node) -> list[Part]:
     """QGemm; without a scale of the output it is a float."""
     parts = _Quantized(node)
-    given = [parts.number(0, 1, 2), parts.number(3, 4, 5)]
+    given = [parts.real(0, 1, 2), parts.real(3, 4, 5)]
     if node.has(6):
         given.append(parts.add("Cast", parts.input(6), to=TensorProto.FLOAT))
     made = parts.add("Gemm", *given, **node.attributes)
@@ -124,20 +124,20 @@ def integer_product(node: Node) -> list[Part]:
     """ConvInteger and MatMulInteger: products of integers less their zero points, as integers."""
     parts = _Quantized(node)
     operator = node.operator.removesuffix("Integer")
-    made = parts.add(operator, parts.number(0, None, 2), parts.number(1, None, 3), **node.attributes)
+    made = parts.add(operator, parts.real(0, None, 2), parts.real(1, None, 3), **node.attributes)
     return parts.plain(made, TensorProto.INT32)
 
 
 def integer_to_float(node: Node) -> list[Part]:
     """MatMulIntegerToFloat."""
     parts = _Quantized(node)
-    return parts.plain(parts.biased(parts.add("MatMul", parts.number(0, 2, 4), parts.number(1, 3, 5)), 6))
+    return parts.plain(parts.biased(parts.add("MatMul", parts.real(0, 2, 4), parts.real(1, 3, 5)), 6))
 
 
 def dynamic_matmul(node: Node) -> list[Part]:
     """DynamicQuantizeMatMul: quantises its float matrix first."""
     parts = _Quantized(node)
-    return parts.plain(parts.biased(parts.add("MatMul", parts.ranged(0), parts.number(1, 2, 3)), 4))
+    return parts.plain(parts.biased(parts.add("MatMul", parts.ranged(0), parts.real(1, 2, 3)), 4))
 
 
 def packed_matmul(node: Node) -> list[Part]:
@@ -151,7 +151,7 @@ def dynamic_lstm(node: Node) -> list[Part]:
     """DynamicQuantizeLSTM: an LSTM that quantises its input, with weights stored as integers and the gates as columns."""
     parts = _Quantized(node)
     weights = [
-        parts.add("Transpose", parts.number(index, scale, scale + 1), perm=[0, 2, 1])
+        parts.add("Transpose", parts.real(index, scale, scale + 1), perm=[0, 2, 1])
         for index, scale in ((1, 8), (2, 10))
     ]
     given = [parts.ranged(0), *weights, *(parts.input(index) for index in range(3, 8))]
@@ -165,7 +165,7 @@ def _qlinear(operator: str, operands: int = 1, first: int = 0) -> Expansion:
 
     def expand(node: Node) -> list[Part]:
         parts = _Quantized(node)
-        given = [*node.inputs[:first], *(parts.number(i, i + 1, i + 2) for i in range(first, first + 3 * operands, 3))]
+        given = [*node.inputs[:first], *(parts.real(i, i + 1, i + 2) for i in range(first, first + 3 * operands, 3))]
         end = first + 3 * operands
         return parts.quantised(parts.add(operator, *given, **node.attributes), end, end + 1)
 
@@ -177,7 +177,7 @@ def qlinear_pooling(node: Node) -> list[Part]:
     parts = _Quantized(node)
     attributes = {name: value for name, value in node.attributes.items() if name != CHANNELS_LAST}
     operator, last = node.operator.removeprefix("QLinear"), bool(node.integer(CHANNELS_LAST, 0))
-    made = windowed(parts, operator, [parts.number(0, 1, 2)], [node.shape(0)], last, attributes)
+    made = windowed(parts, operator, [parts.real(0, 1, 2)], [node.shape(0)], last, attributes)
     return parts.quantised(made, 3, 4)
 
 
@@ -185,7 +185,7 @@ def qlinear_mean(node: Node) -> list[Part]:
     """QLinearReduceMean."""
     parts = _Quantized(node)
     axes = [parts.constant(node.integers("axes"))] if node.integers("axes") else []
-    made = parts.add("ReduceMean", parts.number(0, 1, 2), *axes, keepdims=node.integer("keepdims", 1))
+    made = parts.add("ReduceMean", parts.real(0, 1, 2), *axes, keepdims=node.integer("keepdims", 1))
     return parts.quantised(made, 3, 4)
 
 
@@ -194,7 +194,7 @@ def qlinear_softmax(node: Node) -> list[Part]:
     parts = _Quantized(node)
     version = node.integer("opset", PARTS_VERSION)
     axis = node.integer("axis", -1 if version >= 13 else 1)
-    data, made = parts.number(0, 1, 2), f"{node.id}#softmax"
+    data, made = parts.real(0, 1, 2), f"{node.id}#softmax"
     parts.list.append(Part(helper.make_node("Softmax", [data], [made], name="softmax", axis=axis), version))
     return parts.quantised(made, 3, 4)
 
@@ -202,7 +202,7 @@ def qlinear_softmax(node: Node) -> list[Part]:
 def qlinear_concat(node: Node) -> list[Part]:
     """QLinearConcat: scale and zero point of the output come first."""
     parts = _Quantized(node)
-    given = [parts.number(i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    given = [parts.real(i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
     return parts.quantised(parts.add("Concat", *given, **node.attributes), 0, 1)
 
 
