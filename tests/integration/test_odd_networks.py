@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 import cmswitch
 import hw
-from cmswitch.checker import check_plan
 from cmswitch.graph import Network
-from cmswitch.pipeline import Options, Result, compile_network
+from cmswitch.pipeline import Options
+from tests.compiled import compiled
 
 
 def grouped_conv(folder: Path, channels: int, weight: tuple[int, ...], group: int, size: int) -> Network:
@@ -46,12 +46,6 @@ def saved(folder: Path, graph: onnx.GraphProto) -> Network:
     path = folder / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     return cmswitch.load_network(str(path))
-
-
-def compiled(network: Network, chip: hw.Chip, options: Options | None = None) -> Result:
-    result = compile_network(network, chip, options)
-    assert check_plan(result.plan, network, chip).violations == ()
-    return result
 
 
 def small(arrays: int, columns: int) -> hw.Chip:

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from cmswitch.graph import load_network
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read
-
-
-class Sketch:
-    """An ONNX file under construction."""
-
-    def __init__(self, folder: Path, opset: int = 17) -> None:
-        self.path = folder / "sketch.onnx"
-        self.graph = onnx.GraphProto(name="sketch")
-        self.opset = opset
-
-    def input(self, name: str, *shape: int | str) -> str:
-        self.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
-        return name
-
-    def weight(self, name: str, *shape: int) -> str:
-        self.graph.initializer.append(numpy_helper.from_array(np.zeros(shape, np.float32), name))
-        return name
-
-    def ints(self, name: str, *values: int) -> str:
-        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
-        return name
-
-    def add(self, operator: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
-        made = list(outputs) or [name]
-        self.graph.node.append(helper.make_node(operator, list(inputs), made, name, **attributes))
-        return made[0]
-
-    def load(self, *outputs: str, **options: Any) -> Network:
-        for name in outputs:
-            self.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-        domains = sorted({node.domain for node in self.graph.node} - {""})
-        opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-        onnx.save(helper.make_model(self.graph, opset_imports=opsets, ir_version=8), self.path)
-        return load_network(self.path, **options)
+from tests.sketch import Sketch
 
 
 def product(network: Network, index: int = 0) -> MatrixProduct:
@@ -296,10 +260,7 @@ def test_dimensions_bind_by_name_batch_and_seq(tmp_path: Path) -> None:
 
 def test_external_data_is_not_needed(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
-    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4, 4], data_location=TensorProto.EXTERNAL)
-    tensor.external_data.add(key="location", value="not-there.bin")
-    s.graph.initializer.append(tensor)
-    s.add("MatMul", "m", s.input("x", 2, 4), "w")
+    s.add("MatMul", "m", s.input("x", 2, 4), s.external_weight("w", 4, 4, location="not-there.bin"))
     assert product(s.load("m")).weights == 16
 
 
