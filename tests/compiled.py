@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import hw
 from cmswitch.checker import check_plan, load_plan
@@ -37,6 +37,11 @@ def origins(result: Result) -> Iterator[str]:
                 yield nodes[write.operator][0]
 
 
+def sources(nodes: Iterable[str]) -> set[str]:
+    """The nodes of the file behind ``nodes``, of which those that a composite node is replaced by are called ``NODE#PART``."""
+    return {node.partition("#")[0] for node in nodes}
+
+
 def on_arrays(network: Network) -> set[str]:
-    """The nodes whose products run on the arrays."""
-    return {operator.nodes[0] for operator in network.operators if operator.product}
+    """The nodes of the file whose products run on the arrays."""
+    return sources(operator.nodes[0] for operator in network.operators if operator.product)

@@ -12,6 +12,8 @@ from tests.compiled import compiled, on_arrays
 from tests.sketch import Sketch
 
 INT32 = int(TensorProto.INT32)
+BATCH, HEADS, GROUPS, WIDTH = 2, 4, 2, 16
+"""Sequences, query heads, heads of the cache that groups of them share, and elements of a head."""
 
 
 def outputs(network: Network) -> dict[str, int]:
@@ -21,56 +23,54 @@ def outputs(network: Network) -> dict[str, int]:
 
 @pytest.mark.parametrize(("queries", "keys"), [(9, 9), (1, 33)])
 def test_products_of_activations_with_symbolic_lengths(tmp_path: Path, queries: int, keys: int) -> None:
-    batch, heads, width = 2, 3, 16
     s = Sketch(tmp_path)
-    s.input("q", "batch", heads, "queries", width)
-    s.input("k", "batch", heads, "keys", width)
-    s.input("v", "batch", heads, "keys", width)
+    s.input("q", "batch", HEADS, "queries", WIDTH)
+    s.input("k", "batch", HEADS, "keys", WIDTH)
+    s.input("v", "batch", HEADS, "keys", WIDTH)
     s.add("Transpose", "turned", "k", perm=[0, 1, 3, 2])
     s.add("MatMul", "scores", "q", "turned")
     s.add("Softmax", "weights", "scores", axis=-1)
     s.add("MatMul", "mixed", "weights", "v")
-    network = s.load("mixed", batch=batch, dims={"queries": queries, "keys": keys})
+    network = s.load("mixed", batch=BATCH, dims={"queries": queries, "keys": keys})
     products = [o.product for o in network.operators if o.product]
     assert [(p.rows, p.inner, p.columns, p.groups, p.dynamic) for p in products] == [
-        (queries, width, keys, batch * heads, True),
-        (queries, keys, width, batch * heads, True),
+        (queries, WIDTH, keys, BATCH * HEADS, True),
+        (queries, keys, WIDTH, BATCH * HEADS, True),
     ]
-    assert network.macs == 2 * batch * heads * queries * keys * width
+    assert network.macs == 2 * BATCH * HEADS * queries * keys * WIDTH
     assert on_arrays(network) == {"scores", "mixed"}
     assert (set(network.vector_nodes), network.host_nodes) == ({"turned", "weights"}, ())
-    assert outputs(network) == {"mixed": batch * heads * queries * width}
+    assert outputs(network) == {"mixed": BATCH * HEADS * queries * WIDTH}
     compiled(network)
 
 
 @pytest.mark.parametrize(("new", "past"), [(1, 15), (4, 12)])
 def test_attention_of_opset_23_with_a_cache(tmp_path: Path, new: int, past: int) -> None:
-    batch, heads, groups, width = 2, 4, 2, 16
     s = Sketch(tmp_path, opset=23, ir_version=11)
-    s.input("q", batch, heads, new, width)
-    s.input("k", batch, groups, new, width), s.input("v", batch, groups, new, width)
-    s.input("past_k", batch, groups, past, width), s.input("past_v", batch, groups, past, width)
+    s.input("q", BATCH, HEADS, new, WIDTH)
+    s.input("k", BATCH, GROUPS, new, WIDTH), s.input("v", BATCH, GROUPS, new, WIDTH)
+    s.input("past_k", BATCH, GROUPS, past, WIDTH), s.input("past_v", BATCH, GROUPS, past, WIDTH)
     made = ("y", "present_k", "present_v")
     s.add("Attention", "attend", "q", "k", "v", "", "past_k", "past_v", outputs=made, is_causal=1)
     network = s.load(*made)
     total = past + new
-    assert network.macs == 2 * batch * heads * new * total * width
+    assert network.macs == 2 * BATCH * HEADS * new * total * WIDTH
     assert all(o.product.dynamic for o in network.operators if o.product)
     assert on_arrays(network) == {"attend"}
     assert network.host_nodes == ()
-    cache = batch * groups * total * width
-    assert outputs(network) == {"y": batch * heads * new * width, "present_k": cache, "present_v": cache}
+    cache = BATCH * GROUPS * total * WIDTH
+    assert outputs(network) == {"y": BATCH * HEADS * new * WIDTH, "present_k": cache, "present_v": cache}
     compiled(network)
 
 
 def grouped_query_attention(folder: Path, new: int, past: int, rotary: int) -> Network:
-    batch, heads, groups, width = 2, 4, 2, 16
+    """One sequence of ``new`` tokens after ``past`` earlier ones."""
     s = Sketch(folder, opset=17, opsets={"com.microsoft": 1})
-    s.input("q", batch, new, heads * width)
-    s.input("k", batch, new, groups * width), s.input("v", batch, new, groups * width)
-    s.input("past_k", batch, groups, past, width), s.input("past_v", batch, groups, past, width)
-    s.input("last", batch, dtype=INT32), s.input("total", dtype=INT32)
-    tables = [s.weight("cosine", 64, width // 2), s.weight("sine", 64, width // 2)] if rotary else []
+    s.input("q", 1, new, HEADS * WIDTH)
+    s.input("k", 1, new, GROUPS * WIDTH), s.input("v", 1, new, GROUPS * WIDTH)
+    s.input("past_k", 1, GROUPS, past, WIDTH), s.input("past_v", 1, GROUPS, past, WIDTH)
+    s.input("last", 1, dtype=INT32), s.input("total", dtype=INT32)
+    tables = [s.weight("cosine", 64, WIDTH // 2), s.weight("sine", 64, WIDTH // 2)] if rotary else []
     made = ("y", "present_k", "present_v")
     s.add(
         "GroupQueryAttention",
@@ -79,8 +79,8 @@ def grouped_query_attention(folder: Path, new: int, past: int, rotary: int) -> N
         *tables,
         outputs=made,
         domain="com.microsoft",
-        num_heads=heads,
-        kv_num_heads=groups,
+        num_heads=HEADS,
+        kv_num_heads=GROUPS,
         do_rotary=rotary,
     )
     return s.load(*made)
@@ -88,15 +88,14 @@ def grouped_query_attention(folder: Path, new: int, past: int, rotary: int) -> N
 
 @pytest.mark.parametrize(("new", "past"), [(1, 15), (4, 12)])
 def test_grouped_query_attention_with_rotary_embedding(tmp_path: Path, new: int, past: int) -> None:
-    batch, heads, groups, width = 2, 4, 2, 16
     network = grouped_query_attention(tmp_path, new, past, rotary=1)
     total = past + new
-    assert network.macs == 2 * batch * heads * new * total * width
+    assert network.macs == 2 * HEADS * new * total * WIDTH
     assert all(o.product.dynamic for o in network.operators if o.product)
     assert on_arrays(network) == {"attend"}
     assert network.host_nodes == ()
-    cache = batch * groups * total * width
-    assert outputs(network) == {"y": batch * new * heads * width, "present_k": cache, "present_v": cache}
+    cache = GROUPS * total * WIDTH
+    assert outputs(network) == {"y": new * HEADS * WIDTH, "present_k": cache, "present_v": cache}
     compiled(network)
 
 
@@ -106,4 +105,4 @@ def test_rotation_is_not_free(tmp_path: Path) -> None:
 
     turned, plain = (grouped_query_attention(tmp_path, 4, 12, rotary) for rotary in (1, 0))
     assert turned.macs == plain.macs
-    assert vector_elements(turned) >= vector_elements(plain) + 2 * 4 * (4 + 2) * 16
+    assert vector_elements(turned) >= vector_elements(plain) + 4 * (HEADS + GROUPS) * WIDTH

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
+from cmswitch.cli import main
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from tests.compiled import compiled, on_arrays
@@ -90,17 +93,41 @@ def test_condition_that_depends_on_data(tmp_path: Path) -> None:
     assert "no rule" not in str(caught.value)
 
 
-def test_condition_that_is_an_input_is_bound_by_its_value(tmp_path: Path) -> None:
-    s = Sketch(tmp_path)
+def rated(folder: Path) -> Path:
+    """A file whose scalar input ``rate`` chooses: 5 columns at 16000, else 7."""
+    s = Sketch(folder)
     s.input("x", 6, 8), s.input("rate", dtype=INT64)
     s.graph.initializer.append(numpy_helper.from_array(np.array(16000, np.int64), "high"))
     s.add("Equal", "is_high", "rate", "high")
     choose(s, "is_high")
+    return s.save("choose")
+
+
+def test_condition_that_depends_on_an_input(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        s.load("choose")
-    assert "choose: If" in str(caught.value)
+        load_network(rated(tmp_path))
+    assert "choose: If (ai.onnx 17)" in str(caught.value)
     assert "'is_high'" in str(caught.value)
-    for rate, width in ((16000, 5), (8000, 7)):
-        network = load_network(s.path, values={"rate": rate})
-        assert network.macs == 6 * 8 * width
-        assert [t.name for t in network.tensors if t.producer is None] == ["x"]
+    assert "--value rate=" in str(caught.value)
+
+
+@pytest.mark.parametrize(("rate", "width"), [(16000, 5), (8000, 7)])
+def test_input_that_is_bound_to_a_value(
+    tmp_path: Path, rate: int, width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = rated(tmp_path)
+    bound: dict[str, Any] = {"values": {"rate": rate}}
+    network = load_network(path, **bound)
+    assert network.macs == 6 * 8 * width
+    assert [t.name for t in network.tensors if t.producer is None] == ["x"]
+    compiled(network)
+    assert main(["inspect", str(path), "--value", f"rate={rate}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["macs"] == network.macs
+
+
+def test_value_of_an_input_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(rated(tmp_path)), "--value", "rat=16000"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "'rat'" in err
+    assert "'rate'" in err

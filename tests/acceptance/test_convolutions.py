@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,7 @@ from tests.compiled import compiled, on_arrays
 from tests.sketch import Sketch
 
 
-def convolution(
-    folder: Path, data: tuple[int | str, ...], weight: tuple[int, ...], **attributes: int | str | list[int]
-) -> Sketch:
+def convolution(folder: Path, data: tuple[int | str, ...], weight: tuple[int, ...], **attributes: Any) -> Sketch:
     """A file whose only node is the convolution ``conv``."""
     s = Sketch(folder)
     s.add("Conv", "conv", s.input("x", *data), s.weight("w", *weight), **attributes)
