@@ -13,7 +13,7 @@ from onnx import GraphProto, TensorProto, helper, numpy_helper
 from cmswitch.cli import main
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
-from tests.compiled import compiled, on_arrays
+from tests.compiled import compiled
 from tests.sketch import Sketch
 
 INT64 = int(TensorProto.INT64)
@@ -44,12 +44,12 @@ def test_constant_condition(tmp_path: Path, truth: bool, width: int, where: str)
         s.add("Constant", "condition", value=value)
     choose(s, "condition")
     network = s.load("choose")
-    (product,) = [o.product for o in network.operators]
+    (operator,) = network.operators
+    product = operator.product
     assert product is not None
     assert (product.rows, product.inner, product.columns, product.dynamic) == (6, 8, width, False)
     assert network.macs == 6 * 8 * width
-    (node,) = on_arrays(network)
-    assert ("yes_product" if truth else "no_product") in node
+    assert ("yes_product" if truth else "no_product") in operator.nodes[0]
     assert network.host_nodes == ()
     compiled(network)
 
