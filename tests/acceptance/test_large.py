@@ -15,8 +15,8 @@ from tests.sketch import Sketch
 
 ROOT = Path(__file__).parents[2]
 CHIP = hw.load_chip("dynaplasia")
-ROWS, WEIGHTS = CHIP.array.rows, CHIP.weights_per_row
-"""Rows of an array and weights in one of its rows: 320 and 40."""
+ROWS, WEIGHTS = CHIP.array.rows, CHIP.array.columns // CHIP.precision.weight_bits
+"""Rows of an array, and weights of one-bit cells in one of its rows: 320 and 40."""
 
 
 def blocks(result: Result) -> dict[int, list[int]]:
