@@ -17,7 +17,7 @@ FLOAT = int(TensorProto.FLOAT)
 
 
 class Sketch:
-    """Nodes, inputs and zero weights; ``opsets`` holds the versions of further domains."""
+    """Nodes, inputs and zero weights; ``opsets`` holds the versions of further domains where they are not 1."""
 
     def __init__(
         self, folder: Path, opset: int = 17, opsets: Mapping[str, int] | None = None, ir_version: int = 8
@@ -54,7 +54,8 @@ class Sketch:
     def save(self, *outputs: str, dtype: int = FLOAT) -> Path:
         for name in outputs:
             self.graph.output.append(helper.make_tensor_value_info(name, dtype, None))
-        opsets = [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
+        versions = {**{node.domain: 1 for node in self.graph.node}, **self.opsets}
+        opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
         onnx.save(helper.make_model(self.graph, opset_imports=opsets, ir_version=self.ir_version), self.path)
         return self.path
 

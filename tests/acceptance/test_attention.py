@@ -65,7 +65,7 @@ def test_attention_of_opset_23_with_a_cache(tmp_path: Path, new: int, past: int)
 
 def grouped_query_attention(folder: Path, new: int, past: int, rotary: int) -> Network:
     """One sequence of ``new`` tokens after ``past`` earlier ones."""
-    s = Sketch(folder, opset=17, opsets={"com.microsoft": 1})
+    s = Sketch(folder)
     s.input("q", 1, new, HEADS * WIDTH)
     s.input("k", 1, new, GROUPS * WIDTH), s.input("v", 1, new, GROUPS * WIDTH)
     s.input("past_k", 1, GROUPS, past, WIDTH), s.input("past_v", 1, GROUPS, past, WIDTH)
