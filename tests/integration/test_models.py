@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
-from cmswitch.errors import InputError
+import hw
+from cmswitch.errors import InfeasibleError, InputError
 from cmswitch.graph import Network, load_network
-from cmswitch.pipeline import Options
+from cmswitch.pipeline import Options, compile_network
 from tests.compiled import compiled
 
 SHIPPED = Path(onnx.__path__[0]) / "backend" / "test" / "data" / "light"
@@ -42,6 +43,11 @@ RECURRENT = {
     "silero_vad__silero_vad_openvino_16k": 1,
 }
 """Products that wait for themselves: one for each direction of a recurrent layer. Elsewhere one step is spelled out, or none."""
+
+CHIP = hw.load_chip("dynaplasia")
+LAYER_ARRAYS = ceil(512 / CHIP.array.rows) * ceil(4 * 512 / (CHIP.array.columns // CHIP.precision.weight_bits))
+TOO_LARGE = {"ddddocr__common": "LSTM_79", "ddddocr__common_old": "LSTM_202_quant"}
+"""Recurrent layers of 512 states, whose four gates (LAYER_ARRAYS, 104) must be in the 96 arrays of the chip at once."""
 
 IN_A_HURRY = Options(gap=0.05, time_limit=1)
 
@@ -103,9 +109,18 @@ def test_shapes_and_macs(model: Model) -> None:
 def test_compiles(model: Model) -> None:
     """Also when the search has hardly any time; checker and simulator agree with what it returns."""
     network = model.load()
-    result = compiled(network, options=IN_A_HURRY)
+    chip = CHIP.with_changes(arrays_per_core=LAYER_ARRAYS) if model.name in TOO_LARGE else CHIP
+    result = compiled(network, chip, IN_A_HURRY)
     nodes = {node for operator in network.operators for node in operator.nodes}
     assert {node for s in result.program.segments for stage in s.stages for node in stage.nodes} == nodes
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_recurrent_layer_larger_than_the_chip_is_refused_by_name(name: str) -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        compile_network(BY_NAME[name].load(), CHIP)
+    assert TOO_LARGE[name] in str(caught.value)
+    assert f"needs {LAYER_ARRAYS} arrays, the chip has {CHIP.arrays}" in str(caught.value)
 
 
 def test_float_and_integer_network_of_the_same_layers_have_the_same_count() -> None:
