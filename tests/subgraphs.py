@@ -18,7 +18,7 @@ from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.infer import infer
 from cmswitch.graph.ir import Graph
 from cmswitch.graph.network import Network
-from tests.unit.test_import import Sketch
+from tests.sketch import Sketch
 
 OPSET = 21
 FLOATS = np.random.default_rng(0).standard_normal

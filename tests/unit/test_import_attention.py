@@ -13,7 +13,8 @@ from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator
 from tests.expanded import Array, BackendCase, backend_cases, check_numbers, numbered, run
-from tests.unit.test_import import Sketch, product, reads, work
+from tests.sketch import Sketch
+from tests.unit.test_import import product, reads, work
 
 MICROSOFT = "com.microsoft"
 RANDOM = np.random.default_rng(7)

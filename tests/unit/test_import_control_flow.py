@@ -15,8 +15,9 @@ from onnx.backend.test.case import node as backend
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from cmswitch.graph.network import MatrixProduct
+from tests.sketch import Sketch
 from tests.subgraphs import agree, body, constant, macs, node, refusal, sketch, typed_input
-from tests.unit.test_import import Sketch, product
+from tests.unit.test_import import product
 
 
 def choice(s: Sketch, condition: str, name: str = "If_0") -> None:

@@ -15,7 +15,8 @@ from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from cmswitch.graph.network import MatrixProduct
 from tests.expanded import BackendCase, backend_cases, check_numbers, numbered
-from tests.unit.test_import import Sketch, product, reads, work
+from tests.sketch import Sketch
+from tests.unit.test_import import product, reads, work
 
 
 def test_transposed_convolution_multiplies_every_input_position_by_the_kernel(tmp_path: Path) -> None:

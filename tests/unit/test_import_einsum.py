@@ -12,7 +12,8 @@ from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from cmswitch.graph.network import MatrixProduct
 from tests.expanded import backend_cases, check_numbers, numbered
-from tests.unit.test_import import Sketch, product, reads, work
+from tests.sketch import Sketch
+from tests.unit.test_import import product, reads, work
 
 EQUATIONS: list[tuple[str, tuple[tuple[int, ...], ...]]] = [
     ("bhid,bhjd->bhij", ((2, 3, 4, 5), (2, 3, 6, 5))),

@@ -11,7 +11,8 @@ from cmswitch.graph import load_network
 from cmswitch.graph.composites import EXPANSIONS, function_parts
 from cmswitch.graph.ir import Node, Value
 from tests.expanded import backend_cases
-from tests.unit.test_import import Sketch, work
+from tests.sketch import Sketch
+from tests.unit.test_import import work
 
 
 def test_a_fixed_definition(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator
+from tests.sketch import Sketch
 from tests.subgraphs import agree
-from tests.unit.test_import import Sketch, product, reads, work
+from tests.unit.test_import import product, reads, work
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 2, 3, 4
 STATE = STEPS * BATCH * HIDDEN
