@@ -25,6 +25,7 @@ def network_json(network: Network) -> str:
             {"name": o.name, "nodes": o.nodes, "product": product(o.product), "vector": [v.node for v in o.vector]}
             for o in network.operators
         ],
+        "nodes_by_place": {place: len(nodes) for place, nodes in network.places.items()},
         "vector_nodes": network.vector_nodes,
         "host_nodes": network.host_nodes,
     }
@@ -32,12 +33,12 @@ def network_json(network: Network) -> str:
 
 
 def network_table(network: Network) -> str:
-    """One line per operator, then the nodes that run on the host."""
+    """One line per operator, then how much runs where, then the nodes that run on the host."""
     lines = [
         f"{network.name}: {network.node_count} nodes, {network.macs:,} MACs, {network.weight_elements:,} weights",
         f"{'rows M':>9} {'inner N':>9} {'columns K':>9} {'groups G':>9} {'MACs':>16}  operator + fused vector operators",
         *(_row(operator) for operator in network.operators),
-        f"vector unit: {len(network.vector_nodes)} nodes; host: {len(network.host_nodes)} nodes",
+        "nodes: " + "; ".join(f"{len(nodes)} {place}" for place, nodes in network.places.items()),
         *(f"  host: {node}" for node in network.host_nodes),
     ]
     return "\n".join(lines) + "\n"

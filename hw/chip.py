@@ -14,7 +14,19 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, fie
 
 from hw.errors import ChipError
 from hw.figures import Count, Positive, plain
-from hw.parts import DEFAULT_KIND, Array, Buffer, Energy, MainMemory, Modes, Part, Precision, Text, VectorUnit
+from hw.parts import (
+    DEFAULT_KIND,
+    HOST_KIND,
+    Array,
+    Buffer,
+    Energy,
+    MainMemory,
+    Modes,
+    Part,
+    Precision,
+    Text,
+    VectorUnit,
+)
 from hw.problems import chip_error, is_key_path, refuse, split_path, unknown_key_path, unknown_path_problem
 
 
@@ -208,7 +220,12 @@ class Chip(Part):
     # -- vector unit ---------------------------------------------------------------------------------------------
 
     def vector_passes(self, kind: str) -> Fraction:
-        """Passes per element of a vector operator; a kind that is not listed has the passes of ``default``."""
+        """Passes per element of a vector operator; a kind that is not listed has the passes of ``default``.
+
+        The lanes wait for the host: one of its elements takes as many passes as they could have done meanwhile.
+        """
+        if kind == HOST_KIND:
+            return self.vector.lanes / self.vector.host_elements_per_cycle
         return self.vector.passes.get(kind, self.vector.passes[DEFAULT_KIND])
 
     def vector_work(self, kind: str, elements: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -12,6 +13,9 @@ from hw.problems import refuse
 
 DEFAULT_KIND = "default"
 """The key of ``vector.passes`` that stands for every kind that is not listed."""
+
+HOST_KIND = "host"
+"""The kind of work that no lane can do: it goes by ``vector.host_elements_per_cycle``, not by passes."""
 
 
 def _not_blank(text: str) -> str:
@@ -41,9 +45,13 @@ class Precision(Part):
 
 
 class VectorUnit(Part):
-    """The one unit that runs everything but matrix products."""
+    """The one unit that runs everything but matrix products, with the scalar core (the *host*) beside its lanes."""
 
     lanes: Count = Field(description="element passes per cycle")
+    host_elements_per_cycle: Positive = Field(
+        default=Fraction(1),
+        description="elements per cycle of the scalar core that does what no lane can: sorting, text, random numbers",
+    )
     passes: Mapping[str, NotNegative] = Field(
         description=f"passes per element of each kind of vector operator; `{DEFAULT_KIND}` (required) is for all others"
     )
@@ -53,6 +61,8 @@ class VectorUnit(Part):
     def _has_default(cls, passes: Mapping[str, NotNegative]) -> Mapping[str, NotNegative]:
         if DEFAULT_KIND not in passes:
             raise refuse(f"a mapping with the key {DEFAULT_KIND!r}")
+        if HOST_KIND in passes:
+            raise refuse(f"a mapping without the key {HOST_KIND!r} (`host_elements_per_cycle` says what it takes)")
         return passes
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
+
+import onnx
 
 from cmswitch.errors import InputError
 from cmswitch.graph.ir import Graph, Node, Shape, Unsupported
-from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
+from cmswitch.graph.network import HOST, MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
 from cmswitch.graph.requantize import without_requantization
 from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
 from cmswitch.graph.rules.rule import grouped
@@ -40,16 +42,19 @@ class _Home:
 def build(graph: Graph) -> Network:
     """The network of a bound graph. Raises InputError that lists every node that cannot be mapped."""
     absorbed = _absorbed_normalizations(graph)
-    mapped = without_requantization(graph, _apply_rules(graph), absorbed)
+    mapped = without_requantization(graph, apply_rules(graph), absorbed)
     network = _Builder(graph, mapped, absorbed).network()
     if not network.operators:
-        raise InputError(f"{graph.name}: no output depends on an input; there is nothing to map")
+        why = "its outputs are inputs in another shape" if graph.nodes else "no output depends on an input"
+        raise InputError(f"{graph.name}: {why}; there is nothing to map")
     return network
 
 
-def _apply_rules(graph: Graph) -> list[Mapped]:
-    """What the rules say of every node. A node that fails only because an earlier one failed is not reported."""
-    used = {value for node in graph.nodes for value in node.inputs} | set(graph.outputs)
+def apply_rules(graph: Graph) -> list[Mapped]:
+    """What the rules say of every node. Raises InputError that lists every node that cannot be mapped.
+
+    A node that fails only because an earlier one failed is not reported.
+    """
     found: list[Mapped] = []
     problems: list[str] = []
     lost: set[str] = set()
@@ -60,10 +65,10 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
                 raise node.refusal
             if rule is None:
                 raise Unsupported("no rule for this operator", "express it with supported operators before export")
-            mapped = rule(node)
-            _check(node, mapped, used)
+            mapped = _of_text(node, rule(node))
+            _check(node, mapped)
             found.append(mapped)
-        except (Unsupported, TypeError, ValueError, IndexError) as error:
+        except (Unsupported, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
             contradiction = Unsupported(f"its attributes contradict its shapes ({error})", "export the model again")
             problem = error if isinstance(error, Unsupported) else contradiction
             if rule is None or lost.isdisjoint(node.inputs):
@@ -75,12 +80,18 @@ def _apply_rules(graph: Graph) -> list[Mapped]:
     return found
 
 
-def _check(node: Node, mapped: Mapped, used: set[str]) -> None:
+def _of_text(node: Node, mapped: Mapped) -> Mapped:
+    """Only the host can handle text, whatever is done to it."""
+    text = any(node.values[value].dtype == onnx.TensorProto.STRING for value in (*node.inputs, *node.outputs) if value)
+    return replace(mapped, kind=HOST, columnwise=False) if text and isinstance(mapped, Vector) else mapped
+
+
+def _check(node: Node, mapped: Mapped) -> None:
     """What no rule can do: further outputs that something reads, empty results, streaming of constants."""
     made = len(mapped.links) if isinstance(mapped, Vector) else 1
-    if any(value in used for value in node.outputs[made:]):
+    if any(node.makes(index) for index in range(made, len(node.outputs))):
         raise Unsupported("more of its outputs are used than can be mapped", "remove the uses of the later outputs")
-    runs = [i for i, value in enumerate(node.outputs[:made]) if value and not node.values[value].constant]
+    runs = [i for i in range(made) if node.makes(i) and not node.values[node.outputs[i]].constant]
     if any(node.output_elements(i) == 0 for i in runs):
         raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
     if isinstance(mapped, View) and node.output_elements() != prod(node.shape(0)):
@@ -211,7 +222,7 @@ class _Builder:
         draft = max((o for o in owners if o is not None), key=lambda o: o.order, default=None) or self._prelude(node)
         schedule: Stream | None = None
         for position, value in enumerate(node.outputs[: len(rule.links)]):
-            if not value or self._graph.values[value].constant:
+            if not node.makes(position) or self._graph.values[value].constant:
                 continue
             links, shape = rule.links[position], self._shape(value)
             parts = [
@@ -251,14 +262,17 @@ class _Builder:
         operators = tuple(
             self._operator(draft, number, made.get(position, [])) for position, draft in enumerate(drafts)
         )
-        vector = tuple(work.node for draft in drafts for work in draft.vector)
         products = {draft.name for draft in self._drafts}
+        vector: dict[str, bool] = {}  # node -> whether the host has a part in it
+        for work in (work for draft in drafts for work in draft.vector if work.node not in products):
+            vector[work.node] = vector.get(work.node, False) or work.kind == HOST
         return Network(
             self._graph.name,
             operators,
             tensors,
             self._graph.node_count,
-            tuple(dict.fromkeys(n for n in vector if n not in products)),
+            vector_nodes=tuple(node for node, host in vector.items() if not host),
+            host_nodes=tuple(node for node, host in vector.items() if host),
         )
 
     def _tensor(self, name: str, index: Mapping[int, int], is_output: bool) -> Tensor:

@@ -75,6 +75,17 @@ def _constant_of_shape(inputs: Sequence[Array], attributes: Mapping[str, Any]) -
     return np.full(tuple(int(i) for i in inputs[0]), value.reshape(-1)[0], value.dtype)
 
 
+def _reduction(function: Callable[..., Array]) -> Folder:
+    def reduce(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+        axes = _axes(inputs, attributes)
+        if attributes.get("noop_with_empty_axes") and not axes:
+            return inputs[0]
+        kept = bool(attributes.get("keepdims", 1))
+        return np.asarray(function(inputs[0], axis=axes or None, keepdims=kept), inputs[0].dtype)
+
+    return reduce
+
+
 def _binary(function: Callable[[Array, Array], Array]) -> Folder:
     return lambda inputs, attributes: function(inputs[0], inputs[1])
 
@@ -104,6 +115,11 @@ FOLDERS: dict[str, Folder] = {
     "And": _binary(np.logical_and),
     "Or": _binary(np.logical_or),
     "Not": lambda inputs, attributes: np.logical_not(inputs[0]),
+    "GreaterOrEqual": _binary(np.greater_equal),
+    "LessOrEqual": _binary(np.less_equal),
+    "Xor": _binary(np.logical_xor),
+    "Abs": lambda inputs, attributes: np.abs(inputs[0]),
+    "Sign": lambda inputs, attributes: np.sign(inputs[0]),
     "Neg": lambda inputs, attributes: np.negative(inputs[0]),
     "Floor": lambda inputs, attributes: np.floor(inputs[0]),
     "Ceil": lambda inputs, attributes: np.ceil(inputs[0]),
@@ -111,9 +127,10 @@ FOLDERS: dict[str, Folder] = {
     "Pow": _binary(np.power),
     "Max": lambda inputs, attributes: np.maximum.reduce(list(inputs)),
     "Min": lambda inputs, attributes: np.minimum.reduce(list(inputs)),
-    "ReduceProd": lambda inputs, attributes: np.prod(
-        inputs[0], axis=_axes(inputs, attributes), keepdims=bool(attributes.get("keepdims", 1)), dtype=inputs[0].dtype
-    ),
+    "ReduceMax": _reduction(np.max),
+    "ReduceMin": _reduction(np.min),
+    "ReduceProd": _reduction(np.prod),
+    "ReduceSum": _reduction(np.sum),
 }
 """How small constants are evaluated, by operator. What is not here stays a constant of unknown value."""
 

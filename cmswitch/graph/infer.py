@@ -18,7 +18,11 @@ from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
 from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
+from cmswitch.graph.shapes import SHAPES
 from cmswitch.graph.weights import element_bits, made_weight
+
+VALUES_READ = {"CastLike": 1, "EyeLike": 0}
+"""How many leading inputs an operator reads the values of, where of the others it only reads type or shape."""
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
@@ -45,8 +49,9 @@ def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
     kept = []
     for node in reversed(nodes):
         if any(value in needed for value in node.outputs if value):
+            unread = frozenset(value for value in node.outputs if value not in needed)
             needed.update(value for value in node.inputs if value)
-            kept.append(node)
+            kept.append(replace(node, unread=unread))
     return kept[::-1]
 
 
@@ -130,8 +135,9 @@ class _Inference:
             return True
         for value, shape in zip(proto.output, part.shapes or (), strict=False):
             self._types[value] = onnx.helper.make_tensor_type_proto(self.values[proto.input[0]].dtype, shape)
+        self._state(proto, domain, attributes)
         self._complete(proto, domain, version)
-        read = given[:1] if proto.op_type == "CastLike" else given  # of its second input it takes the type
+        read = given[: VALUES_READ.get(proto.op_type)]
         runs = not all(value.constant for value in read) or proto.op_type in RANDOM or any(subgraphs(proto))
         runs = runs or any(_is_sequence(self._types.get(value)) for value in proto.output)
         for value in filter(None, proto.output):
@@ -165,9 +171,11 @@ class _Inference:
             if proto.op_type == "Size":
                 return np.array(prod(shape), np.int64)
             return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
+        if proto.op_type == "CastLike":
+            data, kind = self.values[proto.input[0]].data, self.values[proto.input[1]].dtype
+            return None if data is None or not kind else data.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
         folder = FOLDERS.get(proto.op_type)
-        used = proto.input[:1] if proto.op_type == "CastLike" else proto.input
-        inputs = [self.values[value].data for value in used if value]
+        inputs = [self.values[value].data for value in proto.input if value]
         present = [data for data in inputs if data is not None]
         if folder is None or not present or len(present) < len(inputs):
             return None
@@ -175,6 +183,16 @@ class _Inference:
             return None
         data = np.asarray(folder(present, attributes))
         return data if data.size <= LARGEST else None
+
+    def _state(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> None:
+        """Shapes that ONNX leaves open and that are known here."""
+        given = [self.values[value] if value else ABSENT for value in proto.input]
+        known = SHAPES.get((domain, proto.op_type))
+        if known is None or any(value.shape is None for value in given):
+            return
+        for name, shape in zip(proto.output, known(given, attributes) or (), strict=False):
+            dtype = _dtype(self._types.get(name)) or given[0].dtype
+            self._types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
 
     def _complete(self, proto: onnx.NodeProto, domain: str, version: int) -> None:
         """Infer this node alone if the sweep over the whole file left an output without a full shape."""

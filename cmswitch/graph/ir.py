@@ -53,7 +53,7 @@ ABSENT = Value(())
 class Node:
     """One node. ``inputs`` and ``outputs`` are value names ("" = left out), ``values`` what is known of each of them.
 
-    ``refusal``: why it cannot be mapped, if that is known before its rule is asked.
+    ``refusal``: why it cannot be mapped, if that is known before its rule is asked. ``unread``: outputs that nothing reads.
     """
 
     id: str
@@ -65,10 +65,15 @@ class Node:
     outputs: tuple[str, ...]
     values: Mapping[str, Value] = field(repr=False)
     refusal: Unsupported | None = None
+    unread: frozenset[str] = frozenset()
 
     def has(self, index: int) -> bool:
         """Whether input number ``index`` is given."""
         return index < len(self.inputs) and self.inputs[index] != ""
+
+    def makes(self, index: int) -> bool:
+        """Whether output number ``index`` is given and something reads it."""
+        return index < len(self.outputs) and self.outputs[index] != "" and self.outputs[index] not in self.unread
 
     def value(self, index: int) -> Value:
         """Input number ``index``, ``ABSENT`` if it is left out."""
@@ -80,7 +85,15 @@ class Node:
 
     def output_shape(self, index: int = 0) -> Shape:
         """Shape of output number ``index``; raises :class:`Unsupported` if it is unknown."""
-        return self._known(self.values[self.outputs[index]].shape, self.outputs[index])
+        if index >= len(self.outputs) or not self.outputs[index]:
+            raise Unsupported(f"its output number {index} is left out", "give it a name")
+        shape = self.values[self.outputs[index]].shape
+        if shape is None and all(self.values[value].shape is not None for value in self.inputs if value):
+            raise Unsupported(
+                "its output size depends on its data",
+                "make what decides the size a constant of the file, or cut the model before this node",
+            )
+        return self._known(shape, self.outputs[index])
 
     def output_elements(self, index: int = 0) -> int:
         """Elements of output number ``index``."""

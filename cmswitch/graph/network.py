@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 Role = Literal["matrix", "operand", "side"]
+
+Place = Literal["arrays", "vector unit", "data movement", "metadata", "host"]
+"""Where a node runs; metadata is another shape or name, which is no work."""
+
+HOST = "host"
+"""The kind of vector work that no lane can do."""
+
+_PLACES: dict[str, Place] = {"view": "metadata", "copy": "data movement", "gather": "data movement", HOST: "host"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,11 @@ class VectorWork:
     kind: str
     elements: int
     columnwise: bool = True
+
+    @property
+    def place(self) -> Place:
+        """Where work of this kind runs."""
+        return _PLACES.get(self.kind, "vector unit")
 
 
 @dataclass(frozen=True)
@@ -156,6 +169,17 @@ class Network:
                 if not readers[read.tensor] or readers[read.tensor][-1] != index:
                     readers[read.tensor].append(index)
         return tuple(tuple(r) for r in readers)
+
+    @cached_property
+    def places(self) -> dict[Place, frozenset[str]]:
+        """The nodes of the operators by where they run; one that stands for several simpler ones may be in several places."""
+        found: dict[Place, set[str]] = {place: set() for place in get_args(Place)}
+        for operator in self.operators:
+            if operator.product:
+                found["arrays"].add(operator.nodes[0])
+            for work in operator.vector:
+                found[work.place].add(work.node)
+        return {place: frozenset(nodes) for place, nodes in found.items()}
 
     @property
     def macs(self) -> int:

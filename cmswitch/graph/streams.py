@@ -48,6 +48,14 @@ Link = Mapping[int, tuple[int, Window]]
 """For each output axis along which a node can stream: the input axis it follows, and the window it reads there."""
 
 
+def covering(stride: int | Fraction, reads: Iterable[tuple[int, int, int]]) -> Window:
+    """The smallest window of ``stride`` that covers ``reads``: (output position, first and last input position it reads)."""
+    residues = [(first - stride * output, last - stride * output) for output, first, last in reads]
+    low = min((first for first, _ in residues), default=0)
+    high = max((last for _, last in residues), default=0)
+    return Window(stride, -low, high - low + 1)
+
+
 @dataclass(frozen=True)
 class Reach:
     """Output unit ``u`` reads input units between ``rate u + low`` and ``rate u + high`` (both included)."""

@@ -58,13 +58,13 @@ def test_dimension_that_the_model_does_not_have(refused: Run, tmp_path: Path) ->
 def test_nodes_that_cannot_be_mapped(refused: Run, tmp_path: Path) -> None:
     nodes = [
         onnx.helper.make_node("Conv", ["x", "w"], ["h"], name="first", group=3),
-        onnx.helper.make_node("Det", ["h"], ["y"], name="second"),
+        onnx.helper.make_node("NonZero", ["h"], ["y"], name="second"),
     ]
     save_model(tmp_path / "m.onnx", nodes, {"w": [6, 2, 3, 3]}, {"x": [1, 8, 4, 4], "y": [1, 6]})
     code, err = refused("solve", "m.onnx", "--hw", "dynaplasia", "--json")
     assert code == 2
     assert "3 groups do not divide 8 input channels" in err
-    assert "second: Det (ai.onnx 17)" in err
+    assert "second: NonZero (ai.onnx 17)" in err
 
 
 def test_data_outside_the_folder(refused: Run, tmp_path: Path) -> None:

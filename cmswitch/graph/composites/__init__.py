@@ -8,6 +8,7 @@ from cmswitch.graph.composites import (
     convolution,
     einsum,
     fused,
+    learners,
     matmul,
     normalization,
     quantized,
@@ -17,6 +18,7 @@ from cmswitch.graph.composites import (
 )
 from cmswitch.graph.composites.functions import function_parts
 from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
+from cmswitch.graph.shapes import ML_DOMAIN
 
 EXPANSIONS: dict[tuple[str, str], Expansion] = {
     **{
@@ -41,6 +43,7 @@ EXPANSIONS: dict[tuple[str, str], Expansion] = {
     },
     **fused.EXPANSIONS,
     **quantized.EXPANSIONS,
+    **{(ML_DOMAIN, operator): expansion for operator, expansion in learners.ML_EXPANSIONS.items()},
 }
 """Every expansion by (domain, operator)."""
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 from cmswitch.graph.rules import (
     channels_last,
     elementwise,
+    indexing,
+    learners,
     matmul,
     movement,
     quantization,
     recurrent,
     reductions,
+    resampling,
+    signal,
+    training,
     windows,
 )
 from cmswitch.graph.rules.rule import Mapped, Product, Rule, Vector, View
+from cmswitch.graph.shapes import ML_DOMAIN
+
+_FAMILIES: tuple[tuple[str, dict[str, Rule]], ...] = (
+    *(("", family.RULES) for family in (windows, matmul, elementwise, reductions, movement, quantization)),
+    *(("", family.RULES) for family in (resampling, indexing, signal, training)),
+    *(("cmswitch", family.INTERNAL_RULES) for family in (channels_last, quantization, recurrent, windows)),
+    (ML_DOMAIN, learners.RULES),
+    (training.TRAINING_DOMAIN, training.TRAINING_RULES),
+)
 
 RULES: dict[tuple[str, str], Rule] = {
-    ("", operator): rule
-    for family in (windows, matmul, elementwise, reductions, movement, quantization)
-    for operator, rule in family.RULES.items()
-}
-RULES |= {
-    ("cmswitch", operator): rule
-    for family in (channels_last, quantization, recurrent, windows)
-    for operator, rule in family.INTERNAL_RULES.items()
+    (domain, operator): rule for domain, family in _FAMILIES for operator, rule in family.items()
 }
 """Every rule by (domain, operator)."""
 

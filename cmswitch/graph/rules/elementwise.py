@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cmswitch.graph.ir import Node
 from cmswitch.graph.rules.rule import Rule, Vector, broadcast
+from cmswitch.graph.streams import Link
 
 # fmt: off
 UNARY = (
@@ -17,28 +18,32 @@ BINARY = (
     "Less", "LessOrEqual", "Mod", "Mul", "Or", "Pow", "Where", "Xor",
 )
 # fmt: on
+GATED = ("SwiGLU",)
 VARIADIC = ("Max", "Mean", "Min")
 ADDITIVE = ("Add", "Sub", "Sum")
 
 
 def elementwise(node: Node) -> Vector:
-    """One pass per output element, and one more for each further operand of a variadic operator."""
+    """One pass per output element, one more for each further operand of a variadic operator and for a gate."""
     out = node.output_shape()
     kind = "add" if node.operator in ADDITIVE else "elementwise"
     variadic = node.operator in VARIADIC or node.operator == "Sum"
-    passes = max(1, len(node.inputs) - 1) if variadic else 1
+    passes = max(1, len(node.inputs) - 1) if variadic else 2 if node.operator in GATED else 1
     links = tuple(broadcast(node.shape(i), out) if node.has(i) else {} for i in range(len(node.inputs)))
     return Vector(kind, node.output_elements() * passes, (links,))
 
 
 def batch_normalization(node: Node) -> Vector:
-    """BatchNormalization that no convolution absorbs: a scale and a shift per channel."""
+    """BatchNormalization that no convolution absorbs: a scale and a shift per channel; in training, of the batch itself."""
     out = node.output_shape()
+    if any(node.makes(index) for index in range(1, len(node.outputs))):
+        whole: tuple[Link, ...] = ({},) * len(node.inputs)
+        return Vector("normalization", node.output_elements(), (whole,) * len(node.outputs), columnwise=False)
     links = (broadcast(node.shape(0), out), *({} for _ in node.inputs[1:]))
     return Vector("elementwise", node.output_elements(), (links,))
 
 
 RULES: dict[str, Rule] = {
     "BatchNormalization": batch_normalization,
-    **dict.fromkeys((*UNARY, *BINARY, *VARIADIC, *ADDITIVE), elementwise),
+    **dict.fromkeys((*UNARY, *BINARY, *GATED, *VARIADIC, *ADDITIVE), elementwise),
 }

@@ -4,17 +4,48 @@ from __future__ import annotations
 
 from math import prod
 
+import onnx
+
 from cmswitch.graph.ir import Node
-from cmswitch.graph.rules.rule import Rule, Vector, View, axis_of, broadcast
+from cmswitch.graph.network import HOST
+from cmswitch.graph.rules.rule import Rule, Vector, View, along, axis_of, broadcast, refusal
 from cmswitch.graph.streams import SAME, Link, Window
 
 
 def view(node: Node) -> View:
-    """Reshape and its like; also Identity, Cast and Dropout, which compute nothing at inference.
+    """Reshape and its like; also Identity, which computes nothing.
 
     Shape and Size are constants wherever their input's shape is known, so that here they can only be refused.
     """
     node.shape(0), node.output_shape()
+    return View()
+
+
+def _family(dtype: int) -> str:
+    """What kind of number an element type is: conversions within a kind change only how wide the file stores it."""
+    name = onnx.TensorProto.DataType.Name(dtype).lstrip("BU")
+    return next(
+        (kind for kind in ("FLOAT", "INT", "COMPLEX") if name.startswith(kind)), name.replace("DOUBLE", "FLOAT")
+    )
+
+
+def cast(node: Node) -> Vector | View:
+    """Cast, CastLike: a view between types of one kind (activations have one width on a chip), else work on each element."""
+    shape = node.output_shape()
+    given, made = node.value(0).dtype, node.values[node.outputs[0]].dtype
+    if given and _family(given) == _family(made):
+        return View()
+    return Vector("elementwise", prod(shape), ((along(range(len(shape))), {}),))
+
+
+def dropout(node: Node) -> Vector | View:
+    """Dropout: nothing at inference, when its mask, if read, keeps everything; a random choice for each element in training."""
+    link = along(range(len(node.shape(0))))
+    mode = node.value(2).data
+    if node.has(2) and (mode is None or mode.any()):
+        return Vector(HOST, node.output_elements(), ((link, {}, {}),) * len(node.outputs), columnwise=False)
+    if node.makes(1):
+        return Vector("copy", 2 * prod(node.shape(0)), ((link, {}, {}),) * len(node.outputs))
     return View()
 
 
@@ -94,8 +125,25 @@ def expand(node: Node) -> Vector | View:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"),
+        (
+            "BitCast",
+            "Flatten",
+            "Identity",
+            "OptionalGetElement",
+            "Reshape",
+            "Shape",
+            "Size",
+            "Squeeze",
+            "Unsqueeze",
+        ),
         view,
+    ),
+    "Cast": cast,
+    "CastLike": cast,
+    "Dropout": dropout,
+    **dict.fromkeys(
+        ("Optional", "OptionalHasElement"),
+        refusal("whether a value is there is decided at run time", "export the model without optional values"),
     ),
     "Transpose": transpose,
     "Concat": concat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from cmswitch.graph.ir import Node
-from cmswitch.graph.rules.rule import Rule, Vector, axis_of, broadcast
+from cmswitch.graph.rules.rule import Rule, Vector, along, axis_of, broadcast
 from cmswitch.graph.streams import SAME
 
 
@@ -43,9 +43,17 @@ def layer_normalization(node: Node) -> Vector:
 
 
 def image_normalization(node: Node) -> Vector:
-    """InstanceNormalization, GroupNormalization, MeanVarianceNormalization: each image needs all of its positions."""
+    """InstanceNormalization, GroupNormalization: each image needs all of its positions."""
     data = node.shape(0)
     return Vector("normalization", prod(data), (({0: (0, SAME)}, {}, {}),), columnwise=False)
+
+
+def mean_variance(node: Node) -> Vector:
+    """MeanVarianceNormalization over ``axes``."""
+    data = node.shape(0)
+    coupled = {axis_of(axis, len(data)) for axis in node.integers("axes") or (0, 2, 3)}
+    link = along(axis for axis in range(len(data)) if axis not in coupled)
+    return Vector("normalization", prod(data), ((link,),), columnwise=False)
 
 
 def lp_normalization(node: Node) -> Vector:
@@ -69,5 +77,6 @@ RULES: dict[str, Rule] = {
     "RMSNormalization": layer_normalization,
     "InstanceNormalization": image_normalization,
     "GroupNormalization": image_normalization,
+    "MeanVarianceNormalization": mean_variance,
     "LpNormalization": lp_normalization,
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from cmswitch.graph.ir import Node, Shape
+from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.streams import SAME, Link
 
 
@@ -73,6 +73,20 @@ def broadcast(inputs: Shape, outputs: Shape, without: frozenset[int] = frozenset
         for axis, size in enumerate(inputs)
         if axis + shift >= 0 and size == outputs[axis + shift] and axis + shift not in without
     }
+
+
+def along(axes: Iterable[int]) -> Link:
+    """Link of an input whose position along each of ``axes`` is that of the output."""
+    return {axis: (axis, SAME) for axis in axes}
+
+
+def refusal(reason: str, remedy: str) -> Rule:
+    """The rule of an operator that has no meaning here."""
+
+    def refuse(node: Node) -> View:
+        raise Unsupported(reason, remedy)
+
+    return refuse
 
 
 def axis_of(axis: int, rank: int) -> int:
