@@ -42,6 +42,17 @@ class Sketch:
         self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
+    def floats(self, *values: float) -> str:
+        return self._stored(np.array(values, np.float32))
+
+    def indices(self, values: Array) -> str:
+        return self._stored(values)
+
+    def _stored(self, values: Array) -> str:
+        name = f"c{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(values, name))
+        return name
+
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"{operator}{len(self.graph.node)}"
         self.graph.node.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
@@ -181,9 +192,54 @@ def overlapping_blocks(batch: int) -> onnx.ModelProto:
     return s.model(s.add("Conv", image, s.weight(3, 2, 2, 2)), 18)
 
 
+def resized(batch: int) -> onnx.ModelProto:
+    """Up and down by whole and by broken factors, by every way of finding the input position."""
+    s = Sketch((batch, 2, 9, 4))
+
+    def resize(data: str, *scales: float, **attributes: Any) -> str:
+        made = s.add("Resize", data, "", s.floats(1, 1, *scales), **attributes)
+        return s.add("Conv", made, s.weight(2, 2, 3, 1), pads=[1, 0, 1, 0])
+
+    data = s.add("Conv", "data", s.weight(2, 2, 1, 1))
+    data = resize(data, 2, 1, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    data = resize(data, 2, 1, mode="nearest")
+    data = resize(data, 0.5, 1, mode="linear")
+    data = resize(data, 1.5, 2, mode="linear", coordinate_transformation_mode="align_corners")
+    return s.model(resize(data, 0.75, 0.5, mode="cubic", coordinate_transformation_mode="pytorch_half_pixel"))
+
+
+def rearranged(batch: int) -> onnx.ModelProto:
+    """Padding of every mode, a crop, blocks between depth and space, repetition."""
+    s = Sketch((batch, 4, 8, 4))
+    data = s.add("Conv", "data", s.weight(4, 4, 1, 1))
+    for mode, pads in (("constant", (2, 0, 1, 0)), ("reflect", (3, 1, 2, 1)), ("edge", (2, 0, 3, 0))):
+        padded = s.add("Pad", data, s.ints(0, 0, *pads[:2], 0, 0, *pads[2:]), mode=mode)
+        data = s.add("Conv", s.add("Conv", padded, s.weight(4, 4, 1, 1)), s.weight(4, 4, 3, 1))
+    data = s.add("Conv", s.add("Pad", data, s.ints(0, 0, -2, 0, 0, 0, 0, -2)), s.weight(4, 4, 1, 1))
+    data = s.add("Conv", s.add("DepthToSpace", data, blocksize=2), s.weight(4, 1, 1, 1))
+    data = s.add("Conv", s.add("SpaceToDepth", data, blocksize=2), s.weight(4, 16, 1, 1))
+    return s.model(s.add("Conv", s.add("Tile", data, s.ints(1, 1, 1, 3)), s.weight(4, 4, 1, 1)))
+
+
+def picked(batch: int) -> onnx.ModelProto:
+    """Elements picked along the columns, triangles, running sums; then along the tokens, which couples them."""
+    s = Sketch((batch, 7, 4))
+    data = s.add("MatMul", "data", s.weight(4, 4))
+    data = s.add("MatMul", s.add("Trilu", data), s.weight(4, 4))
+    data = s.add("MatMul", s.add("CumSum", data, s.ints(2)), s.weight(4, 4))
+    indices = s.indices(np.random.default_rng(3).integers(0, 4, (batch, 7, 4)))
+    data = s.add("MatMul", s.add("GatherElements", data, indices, axis=2), s.weight(4, 4))
+    replaced = s.add("ScatterElements", data, indices, s.weight(batch, 7, 4), axis=2, reduction="add")
+    data = s.add("MatMul", replaced, s.weight(4, 4))
+    data = s.add("MatMul", s.add("CumSum", data, s.ints(1), reverse=1), s.weight(4, 4))
+    places = s.indices(np.random.default_rng(4).integers(0, 7, (batch, 7, 4)))
+    return s.model(s.add("MatMul", s.add("GatherElements", data, places, axis=1), s.weight(4, 3)))
+
+
 SKETCHES = (
     *(attention, patches, shuffle, one_dimensional, volume, sequence_reductions, constant_left),
     *(grouped_attention, heads_in_front, equations, overlapping_blocks),
+    *(resized, rearranged, picked),
 )
 
 
@@ -272,4 +328,7 @@ def test_streams_are_not_lost_where_the_axis_only_moves() -> None:
     assert all(pipelined(build(infer(grouped_attention(1), "grouped"))))
     assert all(pipelined(build(infer(equations(2), "equations"))))
     assert all(pipelined(build(infer(overlapping_blocks(1), "blocks"))))
+    assert all(pipelined(build(infer(resized(2), "resized"))))
+    assert all(pipelined(build(infer(rearranged(2), "rearranged"))))
+    assert pipelined(build(infer(picked(1), "picked"))) == [True, True, True, True, False, False]
     assert pipelined(build(infer(sequence_reductions(1), "sums"))) == [False, False, False, False]

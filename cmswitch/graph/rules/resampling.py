@@ -164,23 +164,10 @@ def _resized(node: Node, mode: str, scale: Fraction, size: int, length: int) -> 
     return covering(stride, [(i, first, last) for i, first, last in reads])
 
 
-def grid_sample(node: Node) -> Vector:
-    """GridSample: every output element is made of input elements at a position that the grid gives."""
-    data, out = node.shape(0), node.output_shape()
-    taps = _TAPS[_text(node, "mode", "linear")] ** (len(data) - 2)
-    grid: Link = {axis: (0 if axis == 0 else axis - 1, SAME) for axis in range(len(out)) if axis != 1}
-    return Vector("gather", prod(out) * taps, ((along((0,)), grid),), columnwise=False)
-
-
 def affine_grid(node: Node) -> Vector:
     """AffineGrid: each coordinate of a position is a product with a row of the image's matrix."""
     out = node.output_shape()
     return Vector("elementwise", prod(out) * (out[-1] + 1), ((along((0,)), {}),), columnwise=False)
-
-
-def column_to_image(node: Node) -> Vector:
-    """Col2Im: overlapping blocks are added into an image."""
-    return Vector("add", prod(node.shape(0)), ((along((0,)), {}, {}),), columnwise=False)
 
 
 def max_unpool(node: Node) -> Vector:
@@ -212,9 +199,7 @@ RULES: dict[str, Rule] = {
     "SpaceToDepth": space_to_depth,
     "Resize": resize,
     "Upsample": resize,
-    "GridSample": grid_sample,
     "AffineGrid": affine_grid,
-    "Col2Im": column_to_image,
     "MaxUnpool": max_unpool,
     "RoiAlign": roi_align,
     "MaxRoiPool": max_roi_pool,
