@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 import hw
-from benchmarks import accuracy, compile_time, networks, sensitivity
+from benchmarks import accuracy, compile_time, networks, operators, sensitivity
 from benchmarks.networks import UsageError
 from benchmarks.record import record, write_plot
 from benchmarks.settings import Outcome, Settings
@@ -23,7 +23,7 @@ from cmswitch.options import seconds
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How to run one, and what it measures unless told otherwise."""
+    """How to run one, and what it measures unless told otherwise; nothing to choose from if there are no ``networks``."""
 
     run: Callable[[Settings], Outcome]
     networks: Sequence[str]
@@ -33,6 +33,7 @@ class Benchmark:
 BENCHMARKS = {
     "accuracy": Benchmark(accuracy.run, networks.NAMES, networks.CHIPS),
     "compile_time": Benchmark(compile_time.run, networks.NAMES, networks.CHIPS[:1]),
+    "operators": Benchmark(operators.run, (), ()),
     "sensitivity": Benchmark(sensitivity.run, sensitivity.NETWORKS, networks.CHIPS[:1]),
 }
 TIME_LIMIT, QUICK_TIME_LIMIT = 60.0, 10.0
@@ -55,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--quick", action="store_true", help="few networks, few points, short time limit: does it work at all?")
     given = parser.parse_args(arguments)
     chosen = BENCHMARKS[given.name]
-    names = given.networks or (networks.QUICK if given.quick else chosen.networks)
+    if not chosen.networks and (given.networks or given.chips):
+        parser.error(f"{given.name} takes no --networks and no --chips")
+    names = given.networks or (networks.QUICK if given.quick and chosen.networks else chosen.networks)
     try:
         for chip in given.chips or ():
             hw.load_chip(chip)

@@ -19,7 +19,9 @@ def _scores(node: Node, parts: Parts, output: str | None) -> str:
     weight = parts.constant(np.reshape(node.attributes["coefficients"], (-1, inner)), np.float32)
     intercepts = node.attributes.get("intercepts")
     bias = () if intercepts is None else (parts.constant(intercepts, np.float32),)
-    data = parts.add("Cast", node.inputs[0], to=TensorProto.FLOAT)
+    data = node.inputs[0]
+    if node.value(0).dtype != TensorProto.FLOAT:
+        data = parts.add("Cast", data, to=TensorProto.FLOAT)
     if len(node.shape(0)) == 1:
         data = parts.add("Unsqueeze", data, parts.constant([0]))
     transform = _TRANSFORMS.get(node.attributes.get("post_transform", b"NONE").decode())
