@@ -75,3 +75,26 @@ def test_many_tensors_to_keep_end_at_the_time_limit_with_an_honest_gap(tmp_path:
     result = compiled(fan_out(tmp_path, 24), chip, Options(time_limit=2))
     assert result.certificate.bound_cycles <= result.certificate.objective_cycles
     assert (result.certificate.status == "optimal") == (result.certificate.gap <= Options().gap)
+
+
+def test_sorting_takes_the_host_its_time(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Resize", ["a", "", "scales"], ["b"], name="up", mode="linear"),
+        helper.make_node("Conv", ["b", "w"], ["c"], name="second"),
+        helper.make_node("TopK", ["c", "k"], ["y", "places"], name="best"),
+    ]
+    constants = [
+        helper.make_tensor("w", TensorProto.FLOAT, (8, 8, 1, 1), np.ones(64, dtype=np.float32)),
+        helper.make_tensor("scales", TensorProto.FLOAT, (4,), [1, 1, 2, 2]),
+        helper.make_tensor("k", TensorProto.INT64, (1,), [3]),
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ("y", "places")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8])]
+    network = saved(tmp_path, helper.make_graph(nodes, "detector", inputs, outputs, constants))
+    assert network.host_nodes == ("best",)
+    chip = hw.load_chip("dynaplasia")
+    steps = 8 * 16 * 16 * 4
+    assert compiled(network, chip).timing.total_cycles > steps
+    quick = chip.with_changes(**{"vector.host_elements_per_cycle": 100})
+    assert compiled(network, quick).timing.total_cycles < steps
