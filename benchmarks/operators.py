@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,10 +42,10 @@ _PARAMETER_REASONS = ("depends on its data", "computed at run time", "unbound")
 FREE = frozenset(
     {
         *("BitCast", "Cast", "CastLike", "Dropout", "Flatten", "Identity", "OptionalGetElement", "Reshape", "Squeeze"),
-        *("CenterCropPad", "Expand", "Pad", "Resize", "Tile", "Transpose", "Unsqueeze", "Upsample"),
+        *("CenterCropPad", "Concat", "Expand", "Pad", "Resize", "Tile", "Transpose", "Unsqueeze", "Upsample"),
     }
 )
-"""Operators that may cost nothing: they name a tensor anew, or leave it as it is (one that pads nothing, for example)."""
+"""Operators that may cost nothing: they name a tensor anew, or have a form that leaves it as it is (padding by nothing)."""
 
 _HEAD = """# Operators
 
@@ -240,10 +241,10 @@ def places(network: Network) -> set[Place]:
 
 
 def _reason(text: str) -> str:
-    """The reason in a message: of the first node that it lists, or what comes after the name of the model."""
+    """The reason in a message, without the names in it: of the first node that it lists, or after the name of the model."""
     lines = text.splitlines()
     reason = lines[1].partition("]: ")[2] if len(lines) > 1 else text.partition(": ")[2]
-    return reason.partition(";")[0]
+    return re.sub(r" '[^']*'|(?<=unbound dimension)s? .*", "", reason.partition(";")[0])
 
 
 @contextmanager
