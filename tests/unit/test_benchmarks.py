@@ -219,6 +219,7 @@ def test_without_matplotlib_there_is_no_plot(
         (["accuracy", "--networks", "lenet"], "unknown network 'lenet'"),
         (["accuracy", "--chips", "nonesuch"], "nonesuch"),
         (["accuracy", "--networks", "zoo:vgg16", "--out", __file__], "File exists"),
+        (["operators", "--chips", "prime"], "operators takes no --networks and no --chips"),
         (["speed"], "invalid choice: 'speed'"),
         (["accuracy", "--time-limit", "0"], "expected a number of seconds above 0"),
     ],
