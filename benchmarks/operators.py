@@ -47,6 +47,9 @@ FREE = frozenset(
 )
 """Operators that may cost nothing: they name a tensor anew, or have a form that leaves it as it is (padding by nothing)."""
 
+REQUANTIZATION = frozenset({"DequantizeLinear", "QuantizeLinear"})
+"""Operators that cost nothing next to a product, whose own cost they are part of."""
+
 _HEAD = """# Operators
 
 What becomes of each of the {cases} single-operator tests of onnx {version}: {placed} are placed, {refused} are refused with a
@@ -219,19 +222,17 @@ def _place(model: onnx.ModelProto, name: str) -> Verdict:
     network = build(graph)
     found = places(network)
     covered = {node for operator in network.operators for node in operator.nodes}
-    lost = [node.id for node in graph.nodes if node.id not in covered and node.operator not in FREE]
-    free = [
+    free = FREE | REQUANTIZATION if any(operator.product for operator in network.operators) else FREE
+    may_be_free = {node.id for node in graph.nodes if node.operator in free}
+    lost = [node.id for node in graph.nodes if node.id not in covered and node.operator not in free]
+    unpaid = [
         work.node
         for operator in network.operators
         for work in operator.vector
-        if work.elements < 1 or (work.place == "metadata" and not _may_be_free(work.node, graph.nodes))
+        if work.elements < 1 or (work.place == "metadata" and work.node not in may_be_free)
     ]
-    failure = f"{', '.join(lost + free)}: no cost" if lost or free else None
+    failure = f"{', '.join(lost + unpaid)}: no cost" if lost or unpaid else None
     return Verdict(tuple(place for place in PLACES if place in found), failure=failure)
-
-
-def _may_be_free(identity: str, nodes: Sequence[Any]) -> bool:
-    return any(node.id == identity and node.operator in FREE for node in nodes)
 
 
 def places(network: Network) -> set[Place]:
