@@ -10,12 +10,14 @@ from onnx import helper
 from cmswitch.graph import load_network
 from cmswitch.graph.composites import EXPANSIONS, function_parts
 from cmswitch.graph.ir import Node, Value
+from cmswitch.graph.rules import RULES
 from tests.expanded import backend_cases
 from tests.sketch import Sketch
 from tests.unit.test_import import work
 
 
-def test_a_fixed_definition(tmp_path: Path) -> None:
+def test_a_fixed_definition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, ("", "MeanVarianceNormalization"))
     s = Sketch(tmp_path)
     s.add("Conv", "c", s.input("x", 1, 2, 4, 4), s.weight("w", 3, 2, 1, 1))
     s.add("MeanVarianceNormalization", "n", "c")
@@ -45,7 +47,8 @@ def test_definitions_that_depend_on_attributes_and_types(tmp_path: Path, monkeyp
     assert [load_network(case.save(tmp_path)).macs for case in cases] == ours
 
 
-def test_branches_read_the_values_of_their_own_instance() -> None:
+def test_branches_read_the_values_of_their_own_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, ("", "AffineGrid"))
     proto = helper.make_node("AffineGrid", ["theta", "size"], ["grid"], "n")
     values = {"theta": Value((2, 2, 3)), "size": Value((4,)), "grid": Value((2, 5, 6, 2))}
     node = Node("n", "AffineGrid", "", 20, {}, ("theta", "size"), ("grid",), values)

@@ -83,7 +83,7 @@ OPERATORS = {
         "g (float[5,64] x) => (float y) { y = com.microsoft.DynamicQuantizeMatMul (x, w, s, zw, b) }",
         {"w": "int8[64,90]", "zw": "int8", "b": "float[90]", **SCALES},
         MatrixProduct(5, 64, 90, 1, "w", weight_bits=8),
-        {"reduce": 640, "elementwise": 640, "add": 450},
+        {"reduce": 640, "elementwise": 640 + 1, "add": 450},  # one: the zero point becomes a byte
     ),
     "MatMulNBits": (
         "g (float[2,5,64] x) => (float y)"

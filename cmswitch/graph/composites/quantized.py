@@ -53,12 +53,12 @@ class _Quantized(Parts):
         self.add("QuantizeLinear", value, self.input(scale), self.input(zero), output=self.node.outputs[0])
         return self.list
 
-    def plain(self, value: str, kind: int | None = None) -> list[Part]:
-        """All parts; the last renames ``value`` to the node's output, or casts it to the element type ``kind``."""
-        if kind is None:
-            self.add("Identity", value, output=self.node.outputs[0])
-        else:
-            self.add("Cast", value, output=self.node.outputs[0], to=kind)
+    def plain(self, value: str) -> list[Part]:
+        """All parts; the last renames ``value`` to the node's output.
+
+        An integer product's sums are the numbers themselves: that the file calls them int32 is no work.
+        """
+        self.add("Identity", value, output=self.node.outputs[0])
         return self.list
 
     def unpacked(self, index: int, scale: int, bits: int, shape: Shape) -> str:
@@ -125,7 +125,7 @@ def integer_product(node: Node) -> list[Part]:
     parts = _Quantized(node)
     operator = node.operator.removesuffix("Integer")
     made = parts.add(operator, parts.real(0, None, 2), parts.real(1, None, 3), **node.attributes)
-    return parts.plain(made, TensorProto.INT32)
+    return parts.plain(made)
 
 
 def integer_to_float(node: Node) -> list[Part]:
