@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
-from formulations.segment import Dependence, SegmentProblem
+from formulations.segment import Dependence, SegmentProblem, StageData
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,19 @@ class Pipeline:
     operands: tuple[Dependence, ...]
 
 
-def pipeline(problem: SegmentProblem) -> Pipeline:
+class Staged(Protocol):
+    """Stages in topological order and the dependences between them."""
+
+    @property
+    def stages(self) -> tuple[StageData, ...]:
+        """The stages."""
+
+    @property
+    def dependences(self) -> tuple[Dependence, ...]:
+        """Their dependences."""
+
+
+def pipeline(problem: Staged) -> Pipeline:
     """Leave out every row that two others add up to.
 
     Over the path k -> .. -> m -> j the start row k -> j follows from k -> m and m -> j if ``first`` is no greater for k -> j

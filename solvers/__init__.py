@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from solvers.api import solve
+from solvers.api import solve, solve_linear
 from solvers.errors import SolverFailure, SolverUnavailable, UnknownOption, UnknownSolver
+from solvers.program import LinearProgram, Outcome
 from solvers.registry import get_solver, is_installed, solver_names
 from solvers.result import SolveResult, Status, Termination
 
 __all__ = [
+    "LinearProgram",
+    "Outcome",
     "SolveResult",
     "SolverFailure",
     "SolverUnavailable",
@@ -21,5 +24,6 @@ __all__ = [
     "get_solver",
     "is_installed",
     "solve",
+    "solve_linear",
     "solver_names",
 ]

@@ -56,6 +56,16 @@ def solve(
     return result
 
 
+def solve_linear(program: LinearProgram, solver: str = "highs") -> Outcome:
+    """Solve a linear program given as arrays; its ``prices`` are, minimising, not negative for rows with a lower bound.
+
+    Raises UnknownSolver (a ValueError) and SolverUnavailable; ValueError if a variable is integer.
+    """
+    if any(program.integer):
+        raise ValueError("solve_linear takes a program without integer variables")
+    return get_solver(solver).solve(program, Settings())
+
+
 def _trivially_infeasible(program: LinearProgram) -> str:
     """Name of a row without variables that does not hold, or an empty string."""
     for r, name in enumerate(program.row_names):

@@ -57,7 +57,10 @@ class Highs:
             bound = float(info.mip_dual_bound) if abs(info.mip_dual_bound) < highspy.kHighsInf else None
         elif termination is Termination.OPTIMAL and values is not None:
             bound = program.objective(values)
-        return Outcome(termination, values, bound, max(0, info.mip_node_count), "".join(lines))
+        prices = None
+        if not discrete and termination is Termination.OPTIMAL:
+            prices = [float(x) for x in solver.getSolution().row_dual]
+        return Outcome(termination, values, bound, max(0, info.mip_node_count), "".join(lines), prices)
 
 
 def _instance(program: LinearProgram, settings: Settings, *, costs: bool = True) -> highspy.Highs:

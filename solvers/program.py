@@ -76,13 +76,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a backend hands back. ``values`` (one per column) only if it has an incumbent; ``bound`` only if proven."""
+    """What a backend hands back. ``values`` (one per column) only if it has an incumbent; ``bound`` only if proven.
+
+    ``prices`` are the dual values (one per row), only of a linear program solved to optimality.
+    """
 
     termination: Termination
     values: list[float] | None
     bound: float | None
     nodes: int = 0
     log: str = ""
+    prices: list[float] | None = None
 
 
 class Solver(Protocol):

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import hw
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
+from cmswitch.allocation.runs import Runs
 from cmswitch.allocation.segment import Home, Limits, Place, Segment, SegmentBuilder
-from cmswitch.allocation.solving import Allocator
+from cmswitch.allocation.solving import Allocator, Solution
 from cmswitch.costs.work import PieceWork
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.plan import AssignedArrays, CostModelName
@@ -26,8 +28,8 @@ from formulations import SegmentAllocation, SegmentProblem, lower_bound
 SHORT_SEGMENT = 8
 """Up to this many operators the combinatorial bound is good; longer segments are also bounded by linear programming."""
 
-QUICKLY_BOUNDED = 12
-"""Segments of more operators start from the bound of each operator alone and are bounded better when a path needs them."""
+NEAR = 0.002
+"""How close to its bound, relatively, a long segment's first allocation is looked for."""
 
 Kept = tuple[tuple[int, Home], ...]
 """Tensors resident across a cut (or through a segment) and their homes, ascending by tensor."""
@@ -92,8 +94,8 @@ class Price:
     """What a segment costs: ``bound`` <= optimum (cycles); once ``solved``, also an allocation and its exact cost.
 
     ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed,
-    a bound on the segment whatever is kept). ``tightenings`` of the two better bounds are in ``bound``; ``tight``: only solving
-    raises it further. ``problem`` is the program, while it may be needed again.
+    a bound on the segment whatever is kept). ``by_flow``: the bound of the segment's own flow is in ``bound``; ``tightenings`` of
+    the other bounds are; ``tight``: only solving raises it further. ``problem`` is the program, while it may be needed again.
     """
 
     representative: tuple[int, int, Kept | None]
@@ -101,6 +103,7 @@ class Price:
     bound: float
     tightenings: int = 0
     tight: bool = False
+    by_flow: bool = False
     solved: bool = False
     cost: float = math.inf
     exact: Cost | None = None
@@ -216,6 +219,24 @@ class MachinePricer(Pricer):
 
     cost_model = "machine"
 
+    def __init__(
+        self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False
+    ) -> None:
+        super().__init__(builder, limits, allocator, resident_weights)
+        self._runs_priced: dict[tuple[int, int], Price] = {}
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Bounds of all segments from the linear programs of some."""
+        return Runs(self.builder, self.limits)
+
+    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
+        """See :class:`Pricer`."""
+        price = super().relaxed(first, last, hurry)
+        if not self._reload_free(first, last):
+            self._runs_priced[first, last] = price
+        return price
+
     def segment(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Segment:
         """The description of a segment, its program restricted to ``limits`` (the choices remain those of the plan space)."""
         segment = self.builder.build(first, last, dict(kept), self.limits, self._reload_free(first, last))
@@ -236,37 +257,54 @@ class MachinePricer(Pricer):
 
     def _first_bound(self, price: Price, hurry: bool) -> None:
         first, last, _ = price.representative
-        price.bound = 0.0
-        if not self._reload_free(first, last):
-            if hurry or self.workload.operators(first, last) > QUICKLY_BOUNDED:
-                price.bound = self.builder.quick_bound(first, last, self.limits)
-            else:
-                self.tighten(price)
+        reload_free = self._reload_free(first, last)
+        price.bound = 0.0 if reload_free else self.builder.quick_bound(first, last, self.limits)
+
+    def bound_runs(self, price: Price) -> None:
+        """Raise the bounds of all relaxed prices by the flow of one."""
+        start = time.process_time()
+        first, last, _ = price.representative
+        self.runs.add(first, last)  # of its own and of every run inside it
+        bounds = self.runs.bounds.tolist()
+        for (i, j), other in self._runs_priced.items():
+            if bounds[i][j] > other.bound and not other.solved:
+                other.bound = bounds[i][j]
+        price.by_flow = True
+        self.effort.bounds_computed += 1
+        self.effort.solve += time.process_time() - start
 
     def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
-        """Raise an unsolved price's bound: by the cheap bound, and where that is loose (long segments) by the linear program.
+        """Raise an unsolved price's bound: of a long segment by its flow, then by the cheap bound, and where flows are worse than
+        that by the linear program.
 
         Afterwards the price may be ``tight``: nothing short of solving raises it further.
         """
+        first, last, kept = price.representative
+        if self._long(first, last) and kept is None and not price.by_flow:
+            self.bound_runs(price)
+            return
         start = time.process_time()
         self.effort.bounds_computed += 1
         problem = self._problem(price)
         if price.tightenings == 0:
-            price.bound = max(price.bound, float(lower_bound(problem)))
+            cheap = float(lower_bound(problem))
+            if price.by_flow and cheap < price.bound:
+                price.tight = True
+            price.bound = max(price.bound, cheap)
             self.effort.build += time.process_time() - start
         else:
             price.bound = max(price.bound, self._allocator.linear_bound(problem, should_stop))
             self.effort.solve += time.process_time() - start
         price.tightenings += 1
         linear = self._allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT
-        price.tight = price.tightenings > linear or math.isinf(price.bound)
+        price.tight = price.tight or price.tightenings > linear or math.isinf(price.bound)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`."""
         start = time.process_time()
         problem = self._problem(price)
         built = time.process_time()
-        solution = self._allocator.solve(problem, should_stop, upper)
+        solution = self._solution(price, problem, should_stop, upper)
         self.effort.build += built - start
         self.effort.solve += time.process_time() - built
         self.effort.programs_solved += 1
@@ -278,6 +316,37 @@ class MachinePricer(Pricer):
         price.cost = math.inf if solution.exact is None else float(solution.exact.total)
         price.bound = min(price.bound, price.cost)
         price.solved, price.problem = True, None
+
+    def _long(self, first: int, last: int) -> bool:
+        """Whether linear programming bounds the segment better than the combinatorial bound."""
+        linear = self._allocator.solver != "combinatorial" and not self._reload_free(first, last)
+        return linear and self.workload.operators(first, last) > SHORT_SEGMENT
+
+    def _solution(
+        self, price: Price, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float
+    ) -> Solution:
+        """Solve the program of a price; of a long segment only with the copies that can be part of an allocation better than one
+        that is found quickly."""
+        first, last, _ = price.representative
+        allocator = self._allocator
+        if not self._long(first, last):
+            return allocator.solve(problem, should_stop, upper)
+        bound = self.runs.bound(first, last)
+        most = bound * (1 + NEAR)
+        found = allocator.quick(self.runs.narrowed(first, last, problem, most), should_stop)
+        if found.exact is None:
+            return allocator.solve(problem, should_stop, upper)
+        bound = min(max(bound, min(found.bound, most)), float(found.exact.total))
+        if bound >= (1 - allocator.gap) * found.exact.total:
+            return replace(found, bound=bound)
+        most = min(upper, float(found.exact.total))
+        best = allocator.solve(self.runs.narrowed(first, last, problem, most), should_stop, upper)
+        bound = min(max(bound, best.bound), most)
+        if best.exact is None or best.exact.total > found.exact.total:
+            best = found
+        if best.exact is not None and best.exact.total > upper and bound < (1 - allocator.gap) * best.exact.total:
+            return Solution(None, None, bound)
+        return replace(best, bound=bound)
 
     def _problem(self, price: Price) -> SegmentProblem:
         """The program of a price, kept until it is solved."""

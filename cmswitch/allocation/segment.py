@@ -62,6 +62,47 @@ def home_of(workload: Workload, tensor: int, home: Home) -> Place:
     return Place(tensor, home, arrays, size)
 
 
+def stage_data(work: PieceWork, limits: Limits, in_segment: bool, reload_free: bool = False) -> StageData:
+    """The numbers of one piece; ``in_segment``: its dynamic operand arises in its segment."""
+    chip = work.workload.chip
+    arrays = work.workload.arrays(work.piece)
+    tiles = () if reload_free and not work.dynamic else work.tiles
+    writes = [chip.array_write_cycles(t.rows) for t in tiles]
+    return StageData(
+        arrays=arrays,
+        rows=work.rows,
+        row_cycles=work.row_cycles,
+        chunks=work.chunks,
+        vector_cycles=work.vector_cycles,
+        copies=_copies(work, arrays, limits) if arrays else (0,),
+        write_cycles=max(writes, default=0),
+        copy_write_cycles=sum(writes),
+        operand_in_segment=in_segment,
+        recurrent=work.recurrent,
+    )
+
+
+def fastest_cycles(work: PieceWork, limits: Limits) -> int:
+    """Cycles below which no allocation brings a stage."""
+    copies = limits.compute // max(1, work.workload.arrays(work.piece))
+    multiply = -(-work.rows // max(1, copies)) * work.row_cycles
+    return max(multiply, work.vector_cycles)
+
+
+def _copies(work: PieceWork, arrays: int, limits: Limits) -> tuple[int, ...]:
+    """Numbers of copies worth having: those at which ceil(M/d) falls, until the vector work is the bottleneck."""
+    copies: list[int] = []
+    previous = None
+    for d in range(1, min(limits.compute // arrays, work.rows) + 1):
+        waves = -(-work.rows // d)
+        if waves != previous:
+            copies.append(d)
+            previous = waves
+        if waves * work.row_cycles <= work.vector_cycles:
+            break
+    return tuple(copies)
+
+
 class SegmentBuilder:
     """Describes segments of one workload."""
 
@@ -242,7 +283,7 @@ class _Description:
         if not self.limits.memory:
             return places
         arrays = -(-size // self.chip.array_bytes)
-        fastest = max(self._fastest(i) for i in self._users(tensor))
+        fastest = max(fastest_cycles(self.works[i], self.limits) for i in self._users(tensor))
         while arrays <= self.limits.memory:
             places.append(Place(tensor, "arrays", arrays, size, window))
             if sum(u.cycles for u in self._uses(places[-1])) <= fastest:
@@ -252,13 +293,6 @@ class _Description:
 
     def _users(self, tensor: int) -> set[int]:
         return {self.writers[tensor][0], *(stage for stage, _ in self.readers.get(tensor, []))}
-
-    def _fastest(self, stage: int) -> int:
-        """Cycles below which no allocation brings a stage."""
-        work = self.works[stage]
-        copies = self.limits.compute // max(1, self.workload.arrays(work.piece))
-        multiply = -(-work.rows // max(1, copies)) * work.row_cycles
-        return max(multiply, work.vector_cycles)
 
     def _window(self, tensor: int) -> int | None:
         """Window in chunks of the producer, None if the tensor must be whole."""
@@ -307,26 +341,8 @@ class _Description:
         key = (work.piece, in_segment, self.limits.compute, self.reload_free)
         stages = self.builder.stages
         if key not in stages:
-            stages[key] = self._new_stage(work, in_segment)
+            stages[key] = stage_data(work, self.limits, in_segment, self.reload_free)
         return stages[key]
-
-    def _new_stage(self, work: PieceWork, in_segment: bool) -> StageData:
-        chip = self.chip
-        arrays = self.workload.arrays(work.piece)
-        tiles = () if self.reload_free and not work.dynamic else work.tiles
-        writes = [chip.array_write_cycles(t.rows) for t in tiles]
-        return StageData(
-            arrays=arrays,
-            rows=work.rows,
-            row_cycles=work.row_cycles,
-            chunks=work.chunks,
-            vector_cycles=work.vector_cycles,
-            copies=self._copies(work, arrays) if arrays else (0,),
-            write_cycles=max(writes, default=0),
-            copy_write_cycles=sum(writes),
-            operand_in_segment=in_segment,
-            recurrent=work.recurrent,
-        )
 
     def _reload_cycles(self) -> int:
         """Reading all tiles one after another, longest writing tail first, and writing one copy of each."""
@@ -345,19 +361,6 @@ class _Description:
             read += count * each
             end = max(end, read, read - each - write)
         return end
-
-    def _copies(self, work: PieceWork, arrays: int) -> tuple[int, ...]:
-        """Numbers of copies worth having: those at which ceil(M/d) falls, until the vector work is the bottleneck."""
-        copies: list[int] = []
-        previous = None
-        for d in range(1, min(self.limits.compute // arrays, work.rows) + 1):
-            waves = -(-work.rows // d)
-            if waves != previous:
-                copies.append(d)
-                previous = waves
-            if waves * work.row_cycles <= work.vector_cycles:
-                break
-        return tuple(copies)
 
     def _dependences(self) -> Iterator[Dependence]:
         lead_of = self.builder.dependences.lead

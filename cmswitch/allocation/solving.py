@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cmswitch.errors import InputError, SolverError
@@ -15,6 +15,9 @@ from formulations.evaluate import SegmentCost
 
 COMBINATORIAL_NODES = 600
 """Nodes, divided by the operators of the segment, after which ``auto`` hands it from the combinatorial solver to HiGHS."""
+
+MOST_COMBINATORIAL = 30
+"""Operators beyond which ``auto`` goes to HiGHS at once: the root of the combinatorial search alone takes longer."""
 
 LINEAR_TOLERANCE = 1e-6
 """Relative; HiGHS keeps rows and reduced costs to 1e-7."""
@@ -70,7 +73,7 @@ class Allocator:
         Raises:
             SolverError: the backend failed.
         """
-        if self.solver == "highs":
+        if self._at_once(problem):
             return self._highs(problem, should_stop, None)
         found = solve_segment(
             problem,
@@ -83,6 +86,25 @@ class Allocator:
         if found.termination == "node_limit" and not should_stop():
             return self._highs(problem, should_stop, solution)
         return solution
+
+    def quick(self, problem: SegmentProblem, should_stop: Callable[[], bool]) -> Solution:
+        """An allocation that is found quickly, with a bound that may be far from it.
+
+        Of a long segment HiGHS finds one soonest if only the copies are left to it.
+        """
+        if self._at_once(problem):
+            places = _quickest_places(problem)
+            settled = tuple((placements[o],) for placements, o in zip(problem.tensors, places, strict=True))
+            found = self._highs(replace(problem, tensors=settled), should_stop, None)
+            if found.allocation is None:
+                return Solution(None, None, 0.0)
+            return Solution(replace(found.allocation, placements=places), found.exact, 0.0)
+        limit = COMBINATORIAL_NODES // len(problem.stages)
+        found_here = solve_segment(problem, gap=self.gap, node_limit=limit, should_stop=should_stop)
+        return Solution(found_here.allocation, found_here.cost, float(found_here.bound))
+
+    def _at_once(self, problem: SegmentProblem) -> bool:
+        return self.solver == "highs" or (self.solver == "auto" and len(problem.stages) > MOST_COMBINATORIAL)
 
     def solve_eq10(self, problem: Eq10Problem) -> tuple[Eq10Allocation | None, float]:
         """Solve one program of the published equations to optimality: its allocation (None: infeasible) and a proven bound.
@@ -141,3 +163,17 @@ class Allocator:
         raise SolverError(
             f"solver 'highs' stopped ({result.termination}) without a solution; try --solver combinatorial"
         )
+
+
+def _quickest_places(problem: SegmentProblem) -> tuple[int, ...]:
+    """For each tensor the placement with the least traffic, of those that take no arrays and fit the buffer that is left."""
+    places, space = [], problem.buffer_bytes - sum(min(p.buffer_bytes for p in all_of) for all_of in problem.tensors)
+    for placements in problem.tensors:
+        least = min(p.buffer_bytes for p in placements)
+        arrays = min(p.arrays for p in placements)
+        fitting = [o for o, p in enumerate(placements) if p.arrays == arrays and p.buffer_bytes <= least + space]
+        traffic = {o: sum(use.cycles for use in placements[o].uses) for o in fitting}
+        place = min(traffic, key=traffic.__getitem__, default=0)
+        space -= placements[place].buffer_bytes - least
+        places.append(place)
+    return tuple(places)

@@ -13,7 +13,7 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
-from cmswitch.segmentation.search import CutGraph, KeptGraph, Path, Search
+from cmswitch.segmentation.search import CutGraph, KeptGraph, Path, Search, keeping
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
 ROUNDING = 1e-9
@@ -60,20 +60,29 @@ def find_plan(
     pricer = cost_model(builder, limits, allocator, resident_weights)
     switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
     cuts = CutGraph(pricer, should_stop)
+    cuts.tighten(should_stop)
 
     def with_switches(path: Path) -> tuple[Path, float]:
         return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
 
-    def keeping_nothing(path: Path) -> tuple[Path, float]:
-        plan = cuts.unkept(path)
+    def solved(plan: Path) -> tuple[Path, float] | None:
         for edge in plan.edges:
             for hurry in (should_stop, never):
-                if edge.price.exact is None:
+                if edge.price.exact is None and not edge.price.solved:
                     pricer.solve(edge.price, hurry)
+            if edge.price.exact is None:
+                return None
         return with_switches(replace(plan, cost=sum(e.price.cost for e in plan.edges)))
 
-    search = Search(cuts, gap, switch_bound, keeping_nothing, should_stop, on_progress)
-    path, path_cost = (known.path, known.path_cost) if known else keeping_nothing(cuts.shortest())
+    def with_cuts_of(path: Path) -> tuple[Path, float]:
+        nothing_kept = solved(cuts.unkept(path))
+        assert nothing_kept is not None
+        kept = keeping(path, pricer)
+        all_kept = None if kept is None or should_stop() else solved(kept)
+        return nothing_kept if all_kept is None or all_kept[1] >= nothing_kept[1] else all_kept
+
+    search = Search(cuts, gap, switch_bound, with_cuts_of, should_stop, on_progress)
+    path, path_cost = (known.path, known.path_cost) if known else with_cuts_of(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():

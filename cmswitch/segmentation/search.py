@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cmswitch.allocation.pricing import Kept, Price, Pricer
-from cmswitch.allocation.segment import Place, home_of
+from cmswitch.allocation.segment import Home, Place, home_of
+from cmswitch.costs.workload import Workload
 
 MOST_KEPT_SETS = 243
 """Sets of newly kept tensors considered for one segment: all of five tensors with two homes each. What this cap leaves out counts
@@ -92,7 +93,12 @@ class CutGraph:
                 if math.isinf(price.bound):
                     break
                 self._out[first].append(Edge(Node(first, ()), Node(last, ()), (), 0, price))
-        self.ahead = [math.inf] * cells + [0.0]
+        self.ahead: list[float] = []
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        cells = len(self._out)
+        self.ahead[:] = [math.inf] * cells + [0.0]
         for first in range(cells - 1, -1, -1):
             self.ahead[first] = min(e.price.bound + self.ahead[e.target.cut] for e in self._out[first])
 
@@ -108,6 +114,16 @@ class CutGraph:
         """Runs of cells that fit the chip."""
         return sum(len(edges) for edges in self._out)
 
+    def tighten(self, should_stop: Callable[[], bool]) -> None:
+        """Raise bounds until those of the shortest path's segments are as good as bounds get without solving."""
+        while loose := [e.price for e in self.shortest().edges if not e.price.tight and not e.price.solved]:
+            for price in loose:
+                if should_stop():
+                    return
+                if not price.tight:
+                    self.pricer.tighten(price, should_stop)
+            self._look_ahead()
+
     def shortest(self) -> Path:
         """The path with the least bounds."""
         edges: list[Edge] = []
@@ -121,6 +137,37 @@ class CutGraph:
         """The plan with the cuts of ``path`` in which nothing is kept across them."""
         edges = [Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges]
         return Path(tuple(edges), path.bound, math.inf)
+
+
+def keeping(path: Path, pricer: Pricer) -> Path | None:
+    """The plan with the cuts of ``path`` in which tensors that outlive their segment are kept in the buffer while it has room."""
+    workload, chip = pricer.workload, pricer.workload.chip
+    if "buffer" not in pricer.homes:
+        return None
+    node, edges = Node(0, ()), []
+    for edge in path.edges:
+        last = edge.target.cut
+        space = chip.buffer.capacity_bytes - sum(home_of(workload, t, h).bytes for t, h in node.kept)
+        new: list[tuple[int, Home]] = []
+        for tensor in outliving(workload, node.cut, last):
+            size = home_of(workload, tensor, "buffer").bytes
+            if size <= space:
+                new.append((tensor, "buffer"))
+                space -= size
+        resident = tuple(sorted((*node.kept, *new)))
+        target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
+        edges.append(Edge(node, target, resident, 0, pricer.price(node.cut, last, resident)))
+        node = target
+    return Path(tuple(edges), path.bound, math.inf)
+
+
+def outliving(workload: Workload, first: int, last: int) -> Iterator[int]:
+    """The tensors first produced in a segment that are read after it."""
+    for piece in workload.pieces(first, last):
+        if not piece.first_block:
+            for write in workload.network.operators[piece.operator].writes:
+                if workload.last_use[write.tensor] > last:
+                    yield write.tensor
 
 
 class KeptGraph:

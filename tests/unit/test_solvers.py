@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyomo.environ as pyo
 import pytest
 
-from solvers import SolverFailure, SolverUnavailable, Status, Termination, UnknownOption, UnknownSolver, registry, solve
+from solvers import (
+    SolverFailure,
+    SolverUnavailable,
+    Status,
+    Termination,
+    UnknownOption,
+    UnknownSolver,
+    registry,
+    solve,
+    solve_linear,
+)
 from solvers.program import LinearProgram, Outcome, Settings
 
 
@@ -89,3 +100,28 @@ def test_import_is_light() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+def test_a_linear_program_given_as_arrays_has_prices() -> None:
+    """minimise 2 x + 3 y with x + y >= 4 (price 3), x <= 1 (price -1) and y <= 9 (price 0)."""
+    infinity = float("inf")
+    program = LinearProgram(
+        maximise=False,
+        offset=0.0,
+        cost=[2.0, 3.0],
+        lower=[0.0, 0.0],
+        upper=[infinity, infinity],
+        integer=[False, False],
+        names=["x", "y"],
+        row_lower=[4.0, -infinity, -infinity],
+        row_upper=[infinity, 1.0, 9.0],
+        row_names=["demand", "x", "y"],
+        starts=[0, 2, 3, 4],
+        columns=[0, 1, 0, 1],
+        coefficients=[1.0, 1.0, 1.0, 1.0],
+    )
+    outcome = solve_linear(program)
+    assert outcome.prices == pytest.approx([3.0, -1.0, 0.0])
+    assert outcome.values == pytest.approx([1.0, 3.0])
+    with pytest.raises(ValueError, match="without integer variables"):
+        solve_linear(replace(program, integer=[True, False]))
