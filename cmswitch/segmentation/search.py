@@ -209,22 +209,17 @@ class KeptGraph:
         arrays = self.pricer.limits.memory - sum(p.arrays for p in held)
         space = chip.buffer.capacity_bytes - sum(_buffer_bytes(p) for p in held)
         sets: list[tuple[Kept, int, int]] = [((), arrays, space)]
-        for piece in workload.pieces(node.cut, last):
-            if piece.first_block:
+        for tensor in outliving(workload, node.cut, last):
+            places = [home_of(workload, tensor, h) for h in self._homes]
+            if len(sets) * (1 + len(places)) > MOST_KEPT_SETS:
+                self.capped = True
                 continue
-            for write in workload.network.operators[piece.operator].writes:
-                if workload.last_use[write.tensor] <= last:
-                    continue
-                places = [home_of(workload, write.tensor, h) for h in self._homes]
-                if len(sets) * (1 + len(places)) > MOST_KEPT_SETS:
-                    self.capped = True
-                    continue
-                sets += [
-                    ((*kept, (write.tensor, home)), arrays - p.arrays, space - _buffer_bytes(p))
-                    for kept, arrays, space in sets
-                    for home, p in zip(self._homes, places, strict=True)
-                    if p.arrays <= arrays and _buffer_bytes(p) <= space
-                ]
+            sets += [
+                ((*kept, (tensor, home)), arrays - p.arrays, space - _buffer_bytes(p))
+                for kept, arrays, space in sets
+                for home, p in zip(self._homes, places, strict=True)
+                if p.arrays <= arrays and _buffer_bytes(p) <= space
+            ]
         return [kept for kept, _, _ in sets]
 
 
