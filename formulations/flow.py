@@ -45,6 +45,7 @@ from formulations.segment import Dependence
 from formulations.sequence import Pace, Program, Sequence, Vector
 
 SAFETY = 1 - 1e-9  # sums in floating point
+LEAST_PRICE = 1e-12  # smaller prices are rounding, and cannot be divided by
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class _Tracer:
         self.amount: dict[tuple[str, int], float] = {}
 
     def _note(self, node: str, k: int, price: float, tag: tuple[object, ...]) -> None:
+        price = price if price > LEAST_PRICE else 0.0
         self.into.setdefault((node, k), []).append((price, tag))
 
     def _split(self, node: str, k: int, amount: float, whole: bool) -> list[tuple[float, tuple[object, ...]]]:
