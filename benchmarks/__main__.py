@@ -15,6 +15,8 @@ from types import FrameType
 
 import hw
 from benchmarks import accuracy, compile_time, networks, sensitivity
+from benchmarks.fuzz.command import add_options as add_fuzz_options
+from benchmarks.fuzz.command import run as run_fuzz
 from benchmarks.networks import UsageError
 from benchmarks.record import record, write_plot
 from benchmarks.settings import Outcome, Settings
@@ -49,8 +51,22 @@ TIME_LIMIT, QUICK_TIME_LIMIT = 60.0, 10.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark (default: of ``sys.argv``) and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False, description=__doc__)
+    names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
+    for name in (*BENCHMARKS, "fuzz"):
+        one = names.add_parser(name, allow_abbrev=False, help=f"see {name} --help")
+        one.add_argument(
+            "--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="(default: %(default)s)"
+        )
+        add_fuzz_options(one) if name == "fuzz" else _add_options(one)
+    given = parser.parse_args(arguments)
+    try:
+        return run_fuzz(given) if given.name == "fuzz" else _measure(given)
+    except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
+        parser.error(str(error))
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", choices=BENCHMARKS, help="what to measure")
     add("--networks", nargs="+", metavar="NAME", help=f"of: {', '.join(networks.NAMES)}; or paths of ONNX files")
     add(
         "--chips",
@@ -58,27 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="CHIP",
         help=f"presets or chip files (default: some of {', '.join(networks.CHIPS)})",
     )
-    add("--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="(default: benchmarks/results)")
     add("--time-limit", type=seconds, metavar="S", help=f"seconds for each compilation (default: {TIME_LIMIT:g})")
     add("--quick", action="store_true", help="few networks, few points, short time limit: does it work at all?")
-    given = parser.parse_args(arguments)
+
+
+def _measure(given: argparse.Namespace) -> int:
     chosen = BENCHMARKS[given.name]
     if not chosen.networks and (given.networks or given.chips):
-        parser.error(f"{given.name} takes no --networks and no --chips")
+        raise UsageError(f"{given.name} takes no --networks and no --chips")
     names = given.networks or (networks.QUICK if given.quick and chosen.networks else chosen.networks)
-    try:
-        for chip in given.chips or ():
-            hw.load_chip(chip)
-        settings = Settings(
-            cases=networks.find_cases(names),
-            chips=given.chips or (chosen.chips[:1] if given.quick else chosen.chips),
-            time_limit=given.time_limit or (QUICK_TIME_LIMIT if given.quick else TIME_LIMIT),
-            quick=given.quick,
-        )
-        given.out.mkdir(parents=True, exist_ok=True)  # before the work: a run may take an hour
-        outcome = chosen.run(settings)
-    except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
-        parser.error(str(error))
+    for chip in given.chips or ():
+        hw.load_chip(chip)
+    settings = Settings(
+        cases=networks.find_cases(names),
+        chips=given.chips or (chosen.chips[:1] if given.quick else chosen.chips),
+        time_limit=given.time_limit or (QUICK_TIME_LIMIT if given.quick else TIME_LIMIT),
+        quick=given.quick,
+    )
+    given.out.mkdir(parents=True, exist_ok=True)  # before the work: a run may take an hour
+    outcome = chosen.run(settings)
     parameters = {**settings.parameters, **outcome.parameters}
     text = record(given.name, settings.seed, parameters, outcome.rows, outcome.summary)
     (given.out / f"{given.name}.json").write_text(text, encoding="utf-8")
