@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
+import hw
 from cmswitch.costs.work import Moved, PieceWork, reload_rank
 from cmswitch.costs.workload import Piece, Workload
 from cmswitch.program.program import (
@@ -42,7 +44,7 @@ def lower(plan: Plan, workload: Workload) -> Program:
         )
         for t in network.tensors
     )
-    floor = _Floor(chip.arrays, chip.buffer.capacity_bytes, set() if chip.modes.switchable else set(range(chip.arrays)))
+    floor = _Floor(chip)
     last_reader = _last_readers(plan, workload)
     segments = tuple(_Lowering(workload, s, i, floor, last_reader).lower() for i, s in enumerate(plan.segments))
     return Program(network.name, chip.name, chip.sha256, tensors, segments, plan.resident_weights)
@@ -62,21 +64,27 @@ def _last_readers(plan: Plan, workload: Workload) -> dict[int, int]:
 class _Floor:
     """The chip between segments: which arrays are in compute mode, and where resident tensors are."""
 
-    arrays: int
-    buffer_bytes: int
-    computing: set[int]
+    chip: hw.Chip
+    computing: set[int] = field(default_factory=set)
     locations: dict[int, Buffer | MemoryArrays] = field(default_factory=dict)
 
-    def free_memory(self) -> list[int]:
-        """Memory-mode arrays that hold no tensor, ascending."""
+    def free_memory(self, count: int) -> list[int]:
+        """The first ``count`` memory-mode arrays that hold no tensor, ascending (a chip may have millions of them)."""
         held = {a for place in self.locations.values() if isinstance(place, MemoryArrays) for a in place.arrays}
-        return [a for a in range(self.arrays) if a not in self.computing and a not in held]
+        free = (a for a in range(self.chip.arrays) if a not in self.computing and a not in held)
+        return list(islice(free, count))
+
+    def in_compute_mode(self) -> Iterable[int]:
+        """The arrays in compute mode, ascending: on a chip that cannot switch, all."""
+        return sorted(self.computing) if self.chip.modes.switchable else range(self.chip.arrays)
 
     def switch(self, compute_mode: int) -> tuple[Switch, ...]:
         """Bring the number of arrays in compute mode to ``compute_mode``."""
+        if not self.chip.modes.switchable:
+            return ()
         missing = compute_mode - len(self.computing)
         if missing > 0:
-            chosen = self.free_memory()[:missing]
+            chosen = self.free_memory(missing)
             self.computing.update(chosen)
             return (Switch("TOC", tuple(chosen)),)
         if missing < 0:
@@ -89,7 +97,7 @@ class _Floor:
         """Find room for a tensor."""
         location: Buffer | MemoryArrays
         if place.where == "arrays":
-            location = MemoryArrays(tuple(self.free_memory()[: place.arrays]))
+            location = MemoryArrays(tuple(self.free_memory(place.arrays)))
         else:
             location = Buffer(tuple(self._extents(place.bytes)))
         self.locations[place.tensor] = location
@@ -99,7 +107,7 @@ class _Floor:
         """The lowest free parts of the buffer that add up to ``size`` bytes."""
         taken = sorted(e for p in self.locations.values() if isinstance(p, Buffer) for e in p.extents)
         start = 0
-        for offset, length in [*taken, (self.buffer_bytes, 0)]:
+        for offset, length in [*taken, (self.chip.buffer.capacity_bytes, 0)]:
             room = min(size, offset - start)
             if room > 0:
                 yield start, room
@@ -133,7 +141,7 @@ class _Lowering:
             for p in self.segment.places
             if not p.kept_before
         )
-        pool = iter(sorted(self.floor.computing))
+        pool = iter(self.floor.in_compute_mode())
         writes: list[tuple[tuple[int, int, int], WriteTile]] = []
         stages = []
         for work, copies in zip(self.works, self.copies, strict=True):

@@ -7,7 +7,7 @@ copies left as a new incumbent, split the choice with the largest effect. Bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -92,7 +92,7 @@ class _Search:
         for box in reversed(boxes):
             self._offer(box)
         if self.options is not None:
-            self._improve()
+            self._improve(should_stop)
         stack = [(least, root)]
         while stack:
             bound, box = stack.pop()
@@ -204,21 +204,25 @@ class _Search:
         self.best, self.options, self.placements = cost, options, placements
         return True
 
-    def _improve(self) -> None:
-        """Change one choice of the incumbent at a time while that helps."""
+    def _improve(self, should_stop: Callable[[], bool] | None) -> None:
+        """Change one choice of the incumbent at a time while that helps, or until ``should_stop``."""
         better = True
         while better:
             better = False
-            for e, places in enumerate(self.relaxation.single):
-                for o in range(len(places)):
-                    assert self.options is not None
-                    placements = self.placements[:]
-                    placements[e] = o
-                    better |= o != self.placements[e] and self._accept(self.options[:], placements)
-            for i, stage in enumerate(self.relaxation.problem.stages):
-                for step in (1, -1):
-                    assert self.options is not None
-                    options = self.options[:]
-                    options[i] += step
-                    if 0 <= options[i] < len(stage.copies):
-                        better |= self._accept(options, self.placements[:])
+            for options, placements in self._neighbours():
+                if should_stop is not None and should_stop():
+                    return
+                better |= self._accept(options, placements)
+
+    def _neighbours(self) -> Iterator[tuple[list[int], list[int]]]:
+        """The incumbent of the moment with one choice changed, for each choice in turn."""
+        assert self.options is not None
+        for e, places in enumerate(self.relaxation.single):
+            for o in range(len(places)):
+                if o != self.placements[e]:
+                    yield self.options[:], [*self.placements[:e], o, *self.placements[e + 1 :]]
+        for i, stage in enumerate(self.relaxation.problem.stages):
+            for step in (1, -1):
+                changed = self.options[i] + step
+                if 0 <= changed < len(stage.copies):
+                    yield [*self.options[:i], changed, *self.options[i + 1 :]], self.placements[:]

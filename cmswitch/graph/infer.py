@@ -31,7 +31,7 @@ MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onn
 def infer(model: onnx.ModelProto, name: str) -> Graph:
     """The bound graph of ``model``. Raises InputError for a graph that has no order or contradicts its own shapes."""
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = _inlined(model, name)
     nodes = ordered(model.graph, name)
     state = _Inference(model, name)
     ids = unique_ids(nodes)
@@ -41,6 +41,15 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     outputs = tuple(item for name in names for item in state.values.get(name, ABSENT).items or (name,))
     inputs = tuple(value.name for value in network_inputs(model.graph))
     return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, size(model.graph))
+
+
+def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except (RuntimeError, *MALFORMED) as error:
+        raise InputError(
+            f"{name}: its functions cannot be expanded ({_first_line(error)}); export the model again without functions"
+        ) from error
 
 
 def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:

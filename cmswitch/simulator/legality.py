@@ -61,7 +61,7 @@ class _Checker:
     def __init__(self, program: Program, chip: Chip) -> None:
         self._chip = chip
         self._tensors = {tensor.name: tensor for tensor in program.tensors}
-        self._compute = [not chip.modes.switchable] * chip.arrays
+        self._computing: set[int] = set()
         self._owner: dict[int, str] = {}
         self._places: dict[str, Allocate] = {}
         self._in_main: Counter[str] = Counter()
@@ -139,11 +139,18 @@ class _Checker:
                 owner = self._owner.get(array)
                 self._require(owner is None, f"array {array} still holds tensor {owner!r}", switch)
                 rule = f"redundant switch: array {array} is already in {mode} mode"
-                self._require(self._compute[array] != to_compute, rule, switch)
+                self._require(self._computes(array) != to_compute, rule, switch)
                 rule = f"redundant switch: array {array} switches twice in one segment"
                 self._require(array not in switched, rule, switch)
-                self._compute[array] = to_compute
                 switched.add(array)
+                if to_compute:
+                    self._computing.add(array)
+                else:
+                    self._computing.remove(array)
+
+    def _computes(self, array: int) -> bool:
+        """Whether an array is in compute mode."""
+        return array in self._computing or not self._chip.modes.switchable
 
     def _write(self, tile: WriteTile, written: dict[int, WriteTile]) -> None:
         self._check_arrays(tile.arrays, tile)
@@ -152,7 +159,7 @@ class _Checker:
         self._require(0 < tile.columns <= array.columns, f"a tile has 1 to {array.columns} columns", tile)
         for number in tile.arrays:
             rule = f"array {number} is written with weights in memory mode"
-            self._require(self._compute[number], rule, tile)
+            self._require(self._computes(number), rule, tile)
             rule = f"array {number} is in two places at once: it is written twice in this segment"
             self._require(number not in written, rule, tile)
             written[number] = tile
@@ -186,7 +193,7 @@ class _Checker:
             self._check_arrays(location.arrays, allocation)
             for array in location.arrays:
                 rule = f"array {array} is allocated to a tensor in compute mode"
-                self._require(not self._compute[array], rule, allocation)
+                self._require(not self._computes(array), rule, allocation)
                 owner = self._owner.get(array)
                 rule = f"array {array} is in two places at once: it holds tensor {owner!r}"
                 self._require(owner is None, rule, allocation)
@@ -322,7 +329,7 @@ class _Checker:
                 self._require(
                     other == this, f"array {array} is in two places at once: {other} computes on it", multiply
                 )
-                self._require(self._compute[array], f"compute on array {array}, which is in memory mode", multiply)
+                self._require(self._computes(array), f"compute on array {array}, which is in memory mode", multiply)
                 tile = written.get(array)
                 if tile is None or tile.operator != stage.operator:
                     held = "nothing that this segment wrote" if tile is None else f"a tile of {tile.operator!r}"
