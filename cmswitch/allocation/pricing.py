@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol
 
 import hw
 from cmswitch.allocation.content import SegmentKey, SegmentKeys
+from cmswitch.allocation.quick import QuickBounds
 from cmswitch.allocation.runs import Runs
 from cmswitch.allocation.segment import Home, Limits, Place, Segment, SegmentBuilder
 from cmswitch.allocation.solving import Allocator, Solution
@@ -169,7 +170,7 @@ class Pricer(ABC):
         price = self._relaxed.get(key)
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
-            if sum(self.workload.arrays(p) for p in self.workload.pieces(first, last)) <= self.limits.compute:
+            if self.workload.arrays_between(first, last) <= self.limits.compute:
                 self._first_bound(price, hurry)
         return price
 
@@ -255,10 +256,13 @@ class MachinePricer(Pricer):
         places = {p.tensor: p for p in chosen if p.where != "main"} | dict(segment.kept)
         return Outcome(segment.works, allocation.copies, places)
 
+    @cached_property
+    def _quick(self) -> QuickBounds:
+        return QuickBounds(self.builder, self.limits.compute)
+
     def _first_bound(self, price: Price, hurry: bool) -> None:
         first, last, _ = price.representative
-        reload_free = self._reload_free(first, last)
-        price.bound = 0.0 if reload_free else self.builder.quick_bound(first, last, self.limits)
+        price.bound = 0.0 if self._reload_free(first, last) else self._quick.of(first, last)
 
     def bound_runs(self, price: Price) -> None:
         """Raise the bounds of all relaxed prices by the flow of one."""

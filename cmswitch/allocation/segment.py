@@ -5,7 +5,6 @@ The formulations see the problem's numbers, lowering the description; both follo
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -91,15 +90,12 @@ def fastest_cycles(work: PieceWork, limits: Limits) -> int:
 
 def _copies(work: PieceWork, arrays: int, limits: Limits) -> tuple[int, ...]:
     """Numbers of copies worth having: those at which ceil(M/d) falls, until the vector work is the bottleneck."""
-    copies: list[int] = []
-    previous = None
-    for d in range(1, min(limits.compute // arrays, work.rows) + 1):
-        waves = -(-work.rows // d)
-        if waves != previous:
-            copies.append(d)
-            previous = waves
-        if waves * work.row_cycles <= work.vector_cycles:
+    copies, most = [1], min(limits.compute // arrays, work.rows)
+    while (waves := -(-work.rows // copies[-1])) > 1 and waves * work.row_cycles > work.vector_cycles:
+        more = -(-work.rows // (waves - 1))
+        if more > most:
             break
+        copies.append(more)
     return tuple(copies)
 
 
@@ -111,7 +107,6 @@ class SegmentBuilder:
         self.dependences = Dependences(workload.network)
         self.stages: dict[object, StageData] = {}
         self._works: dict[Piece, PieceWork] = {}
-        self._facts: dict[tuple[Piece, int], tuple[float, float, float, float, float]] = {}
         self._tiles: dict[Piece, Counter[tuple[int, int, int]]] = {}
 
     def work(self, piece: Piece) -> PieceWork:
@@ -119,35 +114,6 @@ class SegmentBuilder:
         if piece not in self._works:
             self._works[piece] = PieceWork(self.workload, piece)
         return self._works[piece]
-
-    def quick_bound(self, first: int, last: int, limits: Limits) -> float:
-        """A bound on a segment from each of its operators alone: reading and writing its weights, and its MVM or vector time."""
-        reads = writing = vector = longest = traded = 0.0
-        for piece in self.workload.pieces(first, last):
-            read, one, own_vector, least, best = self._quick_facts(piece, limits.compute)
-            reads += read
-            writing += one
-            vector += own_vector
-            longest = max(longest, least)
-            traded = max(traded, best)
-        return (1 - 1e-9) * max(max(vector, longest) + max(reads, writing), traded + writing)
-
-    def _quick_facts(self, piece: Piece, compute_arrays: int) -> tuple[float, float, float, float, float]:
-        """Cycles of a piece: reading its weights, writing one copy, vector work, MVMs at most copies, and the least of MVMs and
-        writing further copies."""
-        key = (piece, compute_arrays)
-        if key not in self._facts:
-            work = self.work(piece)
-            multiply = work.rows * work.row_cycles
-            reads = one = 0.0
-            if not work.dynamic:
-                for (_, write, read), count in self.weight_tiles(work).items():
-                    reads += count * read
-                    one -= count * write / self.workload.chip.array.arrays_written_at_once
-            most = max(1, min(compute_arrays // max(1, self.workload.arrays(piece)), work.rows))
-            copies = min(max(1.0, math.sqrt(multiply / one)), most) if one else most
-            self._facts[key] = (reads, one, work.vector_cycles, multiply / most, multiply / copies + one * (copies - 1))
-        return self._facts[key]
 
     def weight_tiles(self, work: PieceWork) -> Counter[tuple[int, int, int]]:
         """How many tiles of constant weights of each rank and read time the piece has."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import hw
 from cmswitch.costs.footprint import Footprint, footprint
-from cmswitch.errors import InfeasibleError
+from cmswitch.errors import InfeasibleError, InputError
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, Write
 
 CELLS_PER_CHIP = 4
 """An operator larger than the chip is cut into cells of about 1/CELLS_PER_CHIP of the arrays (part of the plan space)."""
+
+MOST_CELLS = 20_000
+"""Cells of the largest workload: a larger one is a slip in a dimension or in the size of the arrays."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,14 @@ class Workload:
         """Arrays of the cell that takes most."""
         return max((self.arrays(cell) for cell in self.cells), default=0)
 
+    def arrays_between(self, first: int, last: int) -> int:
+        """Arrays of one copy of everything in the cells ``first`` to ``last`` (exclusive)."""
+        return self._arrays_before[last] - self._arrays_before[first]
+
+    @cached_property
+    def _arrays_before(self) -> tuple[int, ...]:
+        return (0, *accumulate(self.arrays(cell) for cell in self.cells))
+
     @cached_property
     def first_cell(self) -> tuple[int, ...]:
         """For each operator, the position of its first cell."""
@@ -94,17 +106,29 @@ def build_workload(network: Network, chip: hw.Chip, compute_arrays: int | None =
     Raises:
         InfeasibleError: an operator does not fit because a row holds none of its weights, or one column block is larger
             than the chip and cutting along N is disabled.
+        InputError: there would be more than ``MOST_CELLS`` cells.
     """
     limit = chip.arrays if compute_arrays is None else compute_arrays
     network = cut_inner(network, chip, limit)
     grids = tuple(footprint(o.product, chip) if o.product else None for o in network.operators)
+    sizes = [_cell_size(grid, chip.arrays, limit) for grid in grids]
+    for operator, (blocks, size) in zip(network.operators, sizes, strict=True):
+        _refuse_many(-(-blocks // size), operator)
+    _refuse_many(sum(-(-blocks // size) for blocks, size in sizes), network)
     cells = tuple(
         Piece(index, first, min(first + size, blocks))
-        for index, grid in enumerate(grids)
-        for blocks, size in [_cell_size(grid, chip.arrays, limit)]
+        for index, (blocks, size) in enumerate(sizes)
         for first in range(0, blocks, size)
     )
     return Workload(network, chip, grids, cells)
+
+
+def _refuse_many(cells: int, subject: Operator | Network) -> None:
+    if cells > MOST_CELLS:
+        raise InputError(
+            f"'{subject.name}' would be cut into {cells} cells on this chip, more than {MOST_CELLS}; "
+            "check its dimensions, or use more or larger arrays"
+        )
 
 
 def _cell_size(grid: Footprint | None, arrays: int, limit: int) -> tuple[int, int]:
@@ -174,6 +198,7 @@ def _inner_parts(operator: Operator, chip: hw.Chip, limit: int, tensors: list[Te
     parts: list[Operator] = []
     count = -(-grid.row_blocks // per_part)
     size = -(-grid.row_blocks // count) * chip.array.rows
+    _refuse_many(count, operator)
     starts = list(range(0, product.inner, size))
     for number, start in enumerate(starts):
         inner = min(size, product.inner - start)
