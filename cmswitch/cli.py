@@ -1,7 +1,7 @@
 """The command ``cmswitch``: parse, run, and turn whatever goes wrong into a short message and an exit code.
 
 Exit codes: 0 done; 1 no feasible plan (or a check that failed); 2 bad input or usage; 3 a solver is missing or failed;
-70 an error in this program; 130 interrupted; 141 whoever reads stdout is gone.
+70 an error in this program; 130 interrupted (143: by SIGTERM); 141 whoever reads stdout is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
-_EPILOG = "Exit codes: 0 done, 1 no feasible plan, 2 bad input or usage, 3 solver missing or failed, 130 interrupted."
+_EPILOG = (
+    "Exit codes: 0 done, 1 no feasible plan, 2 bad input or usage, 3 solver missing or failed, 130 or 143 interrupted."
+)
 
 
 class UsageError(Exception):
@@ -77,8 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = f" '{error.filename}'" if error.filename else ""
         _discard_stdout()
         return _fail(f"cmswitch: error:{name} {error.strerror or error}", EXIT_BAD_INPUT, verbose)
-    except KeyboardInterrupt:
-        return _fail("cmswitch: interrupted before there was a result", EXIT_INTERRUPTED, verbose=False)
+    except KeyboardInterrupt as interrupt:
+        code = interrupt.args[0] if interrupt.args else EXIT_INTERRUPTED
+        return _fail("cmswitch: interrupted before there was a result", code, verbose=False)
     except Exception as error:
         text = " ".join(str(error).split())
         return _fail(

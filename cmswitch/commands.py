@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmswitch.errors import CmswitchError, InputError, SolverError
+from cmswitch.errors import CmswitchError, InputError
 from cmswitch.options import ModelOptions, SolveOptions, Weights
 from cmswitch.output import OutputFolder
 from cmswitch.progress import Interruption, ProgressBar
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hw import Chip
 
 SOLVE_FILES = ("plan.json", "program.mop", "report.json", "trace.json")
-EXIT_DONE, EXIT_FAILED_CHECK, EXIT_INTERRUPTED = 0, 1, 130
+EXIT_DONE, EXIT_FAILED_CHECK = 0, 1
 _DECIDING_PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx")
 
 log = logging.getLogger("cmswitch")
@@ -42,7 +42,7 @@ def set_up_logging(verbose: bool, quiet: bool) -> None:
 
 
 def solve(options: SolveOptions) -> int:
-    """Compile, simulate, write ``--out``, print the report. Returns 0, or 130 if Ctrl-C cut the search short."""
+    """Compile, simulate, write ``--out``, print the report. Returns 0, or 130 (143) if Ctrl-C (SIGTERM) cut the search short."""
     started = time.process_time()
     given = [Path(name) for name in (options.network.model, options.chip) if Path(name).is_file()]
     folder = OutputFolder(options.out, SOLVE_FILES, given) if options.out else None
@@ -51,7 +51,6 @@ def solve(options: SolveOptions) -> int:
     log.info("network %s: %d operators", network.name, len(network.operators))
 
     from cmswitch import pipeline
-    from solvers import SolverFailure, SolverUnavailable
 
     weights: Weights = options.weights or ("cold" if chip.modes.switchable else "resident")
     chosen = pipeline.Options(
@@ -71,12 +70,10 @@ def solve(options: SolveOptions) -> int:
                 result = pipeline.compile_network(
                     network, chip, chosen, progress=progress, should_stop=interruption.requested
                 )
-            except (SolverUnavailable, SolverFailure) as error:
-                raise SolverError(str(error)) from error
             except CmswitchError as error:
                 if not interruption.requested():
                     raise
-                raise KeyboardInterrupt from error
+                raise KeyboardInterrupt(interruption.exit_code) from error
         from cmswitch.report import build_report, summary
 
         report = build_report(
@@ -91,7 +88,7 @@ def solve(options: SolveOptions) -> int:
     if interruption.requested():
         where = f"it is in {options.out}" if options.out else "not written, as there is no --out"
         print(f"cmswitch: interrupted; this is the best plan so far, {where}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return interruption.exit_code
     return EXIT_DONE
 
 
@@ -99,9 +96,7 @@ def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[s
     """Everything that decided the result, as the report states it."""
     return {
         "model": options.network.model,
-        "dims": options.network.dims,
-        "batch": options.network.batch,
-        "seq": options.network.sequence,
+        **_sizes(options.network),
         "values": options.network.values,
         "hw": options.chip,
         "cost_model": options.cost_model,
@@ -122,6 +117,19 @@ def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[s
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
         },
+    }
+
+
+def _sizes(given: ModelOptions) -> dict[str, object]:
+    """What bound the symbolic dimensions, defaults of the zoo included."""
+    from cmswitch.graph.zoo import ZOO, ZOO_PREFIX
+
+    entry = ZOO.get(given.model.removeprefix(ZOO_PREFIX)) if given.model.startswith(ZOO_PREFIX) else None
+    defaults = {name: size for name, size in (entry.defaults if entry else {}).items() if name not in given.dims}
+    return {
+        "dims": given.dims,
+        "batch": defaults.get("batch") if given.batch is None else given.batch,
+        "seq": defaults.get("seq") if given.sequence is None else given.sequence,
     }
 
 

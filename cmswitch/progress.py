@@ -1,4 +1,4 @@
-"""What a user sees and can do while a compilation runs: a progress bar, and Ctrl-C as a request to stop."""
+"""What a user sees and can do while a compilation runs: a progress bar, and Ctrl-C or SIGTERM as a request to stop."""
 
 from __future__ import annotations
 
@@ -47,32 +47,38 @@ class ProgressBar:
 
 
 class Interruption:
-    """While active, the first Ctrl-C asks the compiler to stop with what it has; the second one ends it at once.
+    """While active, the first Ctrl-C or SIGTERM asks the compiler to stop with what it has; the second one ends it at once.
 
-    ``requested()`` is what the compiler polls. Outside the main thread signals cannot be caught, so nothing is changed.
+    ``requested()`` is what the compiler polls; ``exit_code`` tells the two apart as shells do (128 + signal). Outside the main
+    thread signals cannot be caught, so nothing is changed.
     """
 
     def __init__(self) -> None:
-        self._requested = False
-        self._previous: Any = None
-        self._installed = False
+        self._number = 0
+        self._previous: dict[int, Any] = {}
 
     def requested(self) -> bool:
-        """Whether Ctrl-C was pressed."""
-        return self._requested
+        """Whether Ctrl-C was pressed, or SIGTERM came."""
+        return self._number != 0
 
-    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._requested = True
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a process that was stopped so."""
+        return 128 + self._number
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._on_interrupt)
-            self._installed = True
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cmswitch.cli import main
+from cmswitch.start import start
 
 if __name__ == "__main__":
-    sys.exit(main(["solve", *sys.argv[1:]]))
+    sys.exit(start("solve"))

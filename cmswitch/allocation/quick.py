@@ -15,8 +15,11 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class _Alone:
-    """Cycles of pieces whatever else is in their segment: ``reads`` weights, ``writing`` one copy, ``vector`` work, ``longest`` one with
-    as many copies as fit, and ``traded``, the least that MVMs and writing further copies of one take together."""
+    """Cycles of pieces whatever else is in their segment.
+
+    ``reads`` of weights; ``writing`` one copy; ``vector`` work; ``longest``: the MVMs of one of them with as many copies as fit;
+    ``traded``: the least that MVMs and writing further copies of one of them take together.
+    """
 
     arrays: int = 0
     reads: float = 0.0

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cmswitch.errors import InputError, SolverError
 from cmswitch.naming import nearest
 from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
 from formulations.eq10 import Eq10Allocation, Eq10Problem, solve_eq10, solve_eq10_combinatorial
 from formulations.evaluate import SegmentCost
+
+if TYPE_CHECKING:
+    from solvers import SolveResult
 
 COMBINATORIAL_NODES = 600
 """Nodes, divided by the operators of the segment, after which ``auto`` hands it from the combinatorial solver to HiGHS."""
@@ -52,18 +55,20 @@ class Allocator:
     def linear_bound(self, problem: SegmentProblem, should_stop: Callable[[], bool] | None = None) -> float:
         """The optimum of the program without integrality, less a margin for the tolerances of the linear solver."""
         from formulations import relax_segment_allocation
-        from solvers import solve
 
-        result = solve(
-            relax_segment_allocation(problem),
-            solver="highs",
-            threads=self.threads,
-            seed=self.seed,
-            should_stop=should_stop,
-        )
+        result = self._run_highs(relax_segment_allocation(problem), should_stop=should_stop)
         if result.bound is None:
             return 0.0
         return result.bound * (1 - LINEAR_TOLERANCE)
+
+    def _run_highs(self, model: Any, **settings: Any) -> SolveResult:
+        """Solve a Pyomo model. Raises SolverError if HiGHS is missing or fails."""
+        from solvers import SolverFailure, SolverUnavailable, solve
+
+        try:
+            return solve(model, solver="highs", threads=self.threads, seed=self.seed, **settings)
+        except (SolverUnavailable, SolverFailure) as error:
+            raise SolverError(f"solver 'highs': {error}; or choose --solver combinatorial") from error
 
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
         """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).
@@ -132,21 +137,13 @@ class Allocator:
     def _highs(self, problem: SegmentProblem, should_stop: Callable[[], bool], start: Solution | None) -> Solution:
         """Solve with HiGHS, from the allocation and the bound of ``start``."""
         from formulations import allocation_start, build_segment_allocation, read_segment_allocation
-        from solvers import Termination, solve
+        from solvers import Termination
 
         model = build_segment_allocation(problem)
         warm = (
             allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
         )
-        result = solve(
-            model,
-            solver="highs",
-            gap=self.gap,
-            threads=self.threads,
-            seed=self.seed,
-            warm_start=warm,
-            should_stop=should_stop,
-        )
+        result = self._run_highs(model, gap=self.gap, warm_start=warm, should_stop=should_stop)
         best = start if start is not None and start.exact is not None else None
         if result.status != "none":
             allocation = read_segment_allocation(model, problem)

@@ -74,7 +74,9 @@ def bind(
     unbound = [name for name in symbols if name not in values]
     if unbound:
         remedy = " ".join(f"--dim {name}=N" for name in unbound)
-        raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {', '.join(unbound)}; give `{remedy}`")
+        stated = {name: dim.dim_value for name, _, dim in _symbols(model.graph) if dim.HasField("dim_value")}
+        shown = ", ".join(f"{name} ({stated[name]} in the file)" if name in stated else name for name in unbound)
+        raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {shown}; give `{remedy}`")
     for name, _, dim in list(_symbols(model.graph)):
         dim.dim_value = values[name]
     _forget_shapes(model.graph)

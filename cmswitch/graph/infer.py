@@ -20,6 +20,7 @@ from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
 from cmswitch.graph.shapes import SHAPES
 from cmswitch.graph.weights import element_bits, made_weight
+from cmswitch.graph.wellformed import check_well_formed
 
 VALUES_READ = {"CastLike": 1, "EyeLike": 0}
 """How many leading inputs an operator reads the values of, where of the others it only reads type or shape."""
@@ -32,6 +33,7 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     """The bound graph of ``model``. Raises InputError for a graph that has no order or contradicts its own shapes."""
     if model.functions:
         model = _inlined(model, name)
+    check_well_formed(model, name)
     nodes = ordered(model.graph, name)
     state = _Inference(model, name)
     ids = unique_ids(nodes)

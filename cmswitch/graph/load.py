@@ -46,6 +46,10 @@ def _check_external(model: onnx.ModelProto, path: Path) -> None:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        if not location or "\0" in location:
+            raise InputError(
+                f"{path}: the data of {tensor.name!r} is in another file, but the model does not say in which; export it again"
+            )
         if not (folder / location).resolve().is_relative_to(folder) or Path(location).is_absolute():
             raise InputError(
                 f"{path}: the data of {tensor.name!r} is at {location!r}, outside the model's folder; move it next to the model"

@@ -16,14 +16,14 @@ import pytest
 
 import cmswitch
 from cmswitch import cli, commands
-from cmswitch.errors import InfeasibleError
+from cmswitch.errors import InfeasibleError, SolverError
 from cmswitch.graph.network import MatrixProduct, Network, Operator
 from cmswitch.options import COST_MODELS, SOLVERS
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import PlannedPiece, PlannedSegment
 from cmswitch.simulator.timing import Busy, Energy, SegmentTiming, Timing
 from cmswitch.version import __version__
-from solvers import SolverUnavailable, solver_names
+from solvers import solver_names
 
 NETWORK = Network(
     name="tiny",
@@ -170,6 +170,15 @@ def test_interruption_writes_the_best_plan(fake: FakePipeline, capsys: pytest.Ca
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_request_to_terminate_does_the_same(fake: FakePipeline) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    fake.during = lambda: signal.raise_signal(signal.SIGTERM)
+    assert cli.main([*SOLVE, "--out", "o", "--quiet"]) == 143
+    assert fake.stopped
+    assert sorted(os.listdir("o")) == sorted(commands.SOLVE_FILES)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_second_interruption_ends_at_once(fake: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
     def twice() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -190,7 +199,7 @@ def test_second_interruption_ends_at_once(fake: FakePipeline, capsys: pytest.Cap
             "cmswitch: error: conv1: no feasible plan: arrays needs 100 arrays, the chip has 96 (short by 4); "
             "use a chip with 100 arrays\n",
         ),
-        (SolverUnavailable("install it"), 3, "cmswitch: error: install it\n"),
+        (SolverError("install it"), 3, "cmswitch: error: install it\n"),
         (
             ZeroDivisionError("by\nzero"),
             70,

@@ -1,0 +1,69 @@
+"""Pass 2: refuse what contradicts itself before shapes do: values made twice, operators of nowhere, wrong numbers of inputs."""
+
+from __future__ import annotations
+
+import onnx
+from onnx.defs import OpSchema
+
+from cmswitch.errors import InputError
+from cmswitch.graph.bind import network_inputs
+
+AGAIN = "export the model again"
+_SINGLE = OpSchema.FormalParameterOption.Single
+
+
+def check_well_formed(model: onnx.ModelProto, name: str) -> None:
+    """Raise InputError, naming the node or value, if ``model`` (without functions) is not well formed."""
+    makers: dict[str, str] = {}
+    made = [(value.name, "a network input") for value in network_inputs(model.graph)]
+    made += [(tensor.name, "a stored tensor") for tensor in model.graph.initializer]
+    made += [(tensor.values.name, "a stored tensor") for tensor in model.graph.sparse_initializer]
+    made += [(value, f"node {_title(node)}") for node in model.graph.node for value in node.output if value]
+    for value, maker in made:
+        if value in makers:
+            raise InputError(
+                f"{name}: {_short(value)} is made twice, by {makers[value]} and by {maker}; "
+                f"each value needs a name of its own: {AGAIN}"
+            )
+        makers[value] = maker
+    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    for node in model.graph.node:
+        _check_node(node, versions, name)
+
+
+def _check_node(node: onnx.NodeProto, versions: dict[str, int], name: str) -> None:
+    domain = _domain(node.domain)
+    if domain not in versions:
+        known = ", ".join(_short(d or "ai.onnx") for d in versions)
+        raise InputError(
+            f"{name}: node {_title(node)} is an operator of domain {_short(domain or 'ai.onnx')}, "
+            f"of which the file declares no version (it declares {known}); {AGAIN}"
+        )
+    try:
+        schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
+    except (onnx.defs.SchemaError, TypeError):
+        return
+    given = list(node.input)
+    while given and not given[-1]:
+        given.pop()
+    if not schema.min_input <= len(given) <= schema.max_input:
+        most = "" if schema.max_input == schema.min_input else f" to {schema.max_input}"
+        raise InputError(
+            f"{name}: node {_title(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
+        )
+    for position, (value, parameter) in enumerate(zip(given, schema.inputs, strict=False)):
+        if not value and parameter.option == _SINGLE:
+            raise InputError(f"{name}: node {_title(node)} lacks input {position} ({parameter.name}); {AGAIN}")
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _title(node: onnx.NodeProto) -> str:
+    return _short(node.name or node.op_type)
+
+
+def _short(text: str) -> str:
+    """A name as messages show it: files may contain names of any length."""
+    return repr(text if len(text) <= 80 else text[:80] + "...")
