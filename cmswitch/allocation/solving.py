@@ -73,12 +73,13 @@ class Allocator:
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
         """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).
 
-        HiGHS is not told of ``upper``: proving that nothing is slightly better takes it longer than solving.
+        Once it is to stop, what the combinatorial solver begins with has to do, whichever the solver. HiGHS is not told of
+        ``upper``: proving that nothing is slightly better takes it longer than solving.
 
         Raises:
             SolverError: the backend failed.
         """
-        if self._at_once(problem):
+        if self._at_once(problem) and not should_stop():
             return self._highs(problem, should_stop, None)
         found = solve_segment(
             problem,

@@ -14,7 +14,7 @@ from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read,
 CELLS_PER_CHIP = 4
 """An operator larger than the chip is cut into cells of about 1/CELLS_PER_CHIP of the arrays (part of the plan space)."""
 
-MOST_CELLS = 20_000
+MOST_CELLS = 10_000
 """Cells of the largest workload: a larger one is a slip in a dimension or in the size of the arrays."""
 
 

@@ -25,7 +25,7 @@ from cmswitch.graph.wellformed import check_well_formed
 VALUES_READ = {"CastLike": 1, "EyeLike": 0}
 """How many leading inputs an operator reads the values of, where of the others it only reads type or shape."""
 
-MALFORMED = (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, onnx.checker.ValidationError)
+MALFORMED = (TypeError, ValueError, KeyError, IndexError, ArithmeticError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
 
 

@@ -1,4 +1,4 @@
-"""Pass 2: refuse what contradicts itself before shapes do: values made twice, operators of nowhere, wrong numbers of inputs."""
+"""Pass 2: refuse what contradicts itself before shapes do: values made twice, unknown domains, wrong inputs."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ def _check_node(node: onnx.NodeProto, versions: dict[str, int], name: str) -> No
     for position, (value, parameter) in enumerate(zip(given, schema.inputs, strict=False)):
         if not value and parameter.option == _SINGLE:
             raise InputError(f"{name}: node {_title(node)} lacks input {position} ({parameter.name}); {AGAIN}")
+
+    for attribute in node.attribute:
+        taken = schema.attributes.get(attribute.name)
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        if taken is not None and taken.type != getattr(OpSchema.AttrType, kind, None):
+            raise InputError(
+                f"{name}: node {_title(node)}: attribute {attribute.name} is of type {kind}, "
+                f"which {node.op_type} does not take; {AGAIN}"
+            )
 
 
 def _domain(domain: str) -> str:

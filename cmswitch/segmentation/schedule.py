@@ -32,6 +32,13 @@ class Found:
     path: Path
     path_cost: float
 
+    def with_bound(self, bound: float) -> Found:
+        """The same plan with a bound on a larger space."""
+        if bound >= self.bound:
+            return self
+        plan = replace(self.plan, bound_cycles=min(self.plan.bound_cycles, _bound_cycles(bound)))
+        return replace(self, bound=bound, plan=plan)
+
     @property
     def gap(self) -> float:
         """Relative optimality gap; differences within the rounding of the search count as none."""
@@ -67,7 +74,7 @@ def find_plan(
 
     def solved(plan: Path) -> tuple[Path, float] | None:
         for edge in plan.edges:
-            for hurry in (should_stop, never):
+            for hurry in (should_stop, always, never):
                 if edge.price.exact is None and not edge.price.solved:
                     pricer.solve(edge.price, hurry)
             if edge.price.exact is None:
@@ -107,6 +114,11 @@ def find_plan(
 def _bound_cycles(bound: float) -> int:
     """A bound in whole cycles that rounding errors of the search cannot have raised."""
     return math.ceil(bound * (1 - ROUNDING) - 1e-6)
+
+
+def always() -> bool:
+    """The first plan takes what a solver begins with if time is up before it has found anything."""
+    return True
 
 
 def never() -> bool:

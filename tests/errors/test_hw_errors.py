@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hw
+from hw.errors import MOST_SHOWN
 from hw.loader import parse_chip
 
 PRESET = Path(hw.__file__).parent / "presets" / "dynaplasia.yaml"
@@ -240,3 +241,15 @@ def test_changes_that_are_refused(changes: dict[str, object], problem: str) -> N
 def test_error_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(hw.ChipError(["a", "b"])))
     assert (error.problems, str(error)) == (("a", "b"), "a\nb")
+
+
+def test_only_the_first_problems_are_shown() -> None:
+    aliases = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+    with pytest.raises(hw.ChipError) as caught:
+        parse_chip(aliases.encode(), "bomb.yaml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == MOST_SHOWN + 1
+    assert lines[:-1] == list(caught.value.problems[:MOST_SHOWN])
+    more = len(caught.value.problems) - MOST_SHOWN
+    assert more > 0
+    assert lines[-1] == f"and {more} more problems like these; mend the first ones and try again"

@@ -253,3 +253,73 @@ def test_damaged_files_never_raise_anything_else(tmp_path: Path) -> None:
         except InputError:
             refused += 1
     assert refused > 100
+
+
+def test_a_value_that_is_made_twice(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"], "first"), helper.make_node("Neg", ["x"], ["y"], "second")]
+    assert message(save(tmp_path, nodes, {"x": [1, 2]}, {})) == (
+        "model: 'y' is made twice, by node 'first' and by node 'second'; "
+        "each value needs a name of its own: export the model again"
+    )
+    nodes = [helper.make_node("Relu", ["x"], ["w"], "first")]
+    assert "'w' is made twice, by a stored tensor and by node 'first'" in message(
+        save(tmp_path, nodes, {"x": [1, 2]}, {"w": [2]})
+    )
+
+
+def test_an_operator_domain_that_is_not_declared(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], "first", domain="com.microsoft")
+    assert message(save(tmp_path, [node], {"x": [1, 2]}, {})) == (
+        "model: node 'first' is an operator of domain 'com.microsoft', of which the file declares no version "
+        "(it declares 'ai.onnx', 'acme'); export the model again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        (["x", "x", "x"], "has 3 inputs, but Add takes 2"),
+        (["x"], "has 1 inputs, but Add takes 2"),
+        (["", "x"], "lacks input 0 (A)"),
+    ],
+)
+def test_a_wrong_number_of_inputs(tmp_path: Path, inputs: list[str], reason: str) -> None:
+    node = helper.make_node("Add", inputs, ["y"], "first")
+    assert message(save(tmp_path, [node], {"x": [1, 2]}, {})) == f"model: node 'first' {reason}; export the model again"
+
+
+def test_an_attribute_of_the_wrong_type(tmp_path: Path) -> None:
+    node = helper.make_node("Softmax", ["x"], ["y"], "first", axis=1.5)
+    assert message(save(tmp_path, [node], {"x": [1, 2]}, {})) == (
+        "model: node 'first': attribute axis is of type FLOAT, which Softmax does not take; export the model again"
+    )
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_fixed_dimension_below_one_is_unbound(tmp_path: Path, size: int) -> None:
+    path = save(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], {"x": [size, 2]}, {})
+    assert message(path) == f"{path}: unbound dimension x.0 ({size} in the file); give `--dim x.0=N`"
+
+
+@pytest.mark.parametrize("location", [None, "", "a\0b"])
+def test_stored_data_in_a_file_without_a_name(tmp_path: Path, location: str | None) -> None:
+    path = save(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 2]}, {"w": [2, 2]})
+    model = onnx.load(path, load_external_data=False)
+    tensor = model.graph.initializer[0]
+    tensor.data_location = TensorProto.EXTERNAL
+    if location is not None:
+        tensor.external_data.add(key="location", value=location)
+    path.write_bytes(model.SerializeToString())
+    assert message(path) == (
+        f"{path}: the data of 'w' is in another file, but the model does not say in which; export it again"
+    )
+
+
+def test_functions_that_call_themselves(tmp_path: Path) -> None:
+    path = save(tmp_path, [helper.make_node("F", ["x"], ["y"], domain="acme")], {"x": [1, 2]}, {})
+    model = onnx.load(path)
+    call = helper.make_node("F", ["a"], ["b"], domain="acme")
+    model.functions.append(helper.make_function("acme", "F", ["a"], ["b"], [call], [helper.make_opsetid("acme", 2)]))
+    path.write_bytes(model.SerializeToString())
+    assert message(path).startswith("model: its functions cannot be expanded (")
+    assert message(path).endswith("; export the model again without functions")
