@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from hw.chip import Chip
@@ -89,7 +90,9 @@ def _compose(text: str, label: str) -> Node | None:
     if text.count("[") + text.count("{") > _MOST_BRACKETS:  # ruamel's scanner takes quadratic time on nested brackets
         raise ChipError([f"{label}:1: expected at most {_DEEPEST} levels of nesting"])
     try:
-        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # every alias is refused anyway
+            node: Node | None = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ChipError([f"{label}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem}"]) from None

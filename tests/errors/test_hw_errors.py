@@ -243,6 +243,12 @@ def test_error_survives_pickling() -> None:
     assert (error.problems, str(error)) == (("a", "b"), "a\nb")
 
 
+def test_an_anchor_twice_gives_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(hw.ChipError):
+        parse_chip(b"name: &a x\ntechnology: &a y\n", "my.yaml")
+    assert not recwarn.list
+
+
 def test_only_the_first_problems_are_shown() -> None:
     aliases = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
     with pytest.raises(hw.ChipError) as caught:
