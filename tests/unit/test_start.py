@@ -25,6 +25,7 @@ def test_an_interrupt_while_the_command_line_loads_is_quiet(tmp_path: Path) -> N
         "    def exec_module(self, module):\n"
         "        signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run with Ctrl-C ignored\n"
         "from cmswitch.start import start\n"
         "start()\n"
     )
