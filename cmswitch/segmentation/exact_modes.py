@@ -62,7 +62,7 @@ class ExactModes:
                 break
             lower, lower_path = self._shortest(labels, by_bound=True)
             upper, upper_path = self._shortest(labels, by_bound=False)
-            if upper < best_cost and upper_path is not None:
+            if upper < self.search.to_beat(best, best_cost) and upper_path is not None:
                 best, best_cost = upper_path, upper
             bound = max(bound, min(lower, best_cost * (1 - gap)))
             if lower_path is None or best_cost - bound <= gap * best_cost:

@@ -88,13 +88,14 @@ def find_plan(
         all_kept = None if kept is None or should_stop() else solved(kept)
         return nothing_kept if all_kept is None or all_kept[1] >= nothing_kept[1] else all_kept
 
-    search = Search(cuts, gap, switch_bound, with_cuts_of, should_stop, on_progress)
+    preferred = known.path if known else None
+    search = Search(cuts, gap, switch_bound, with_cuts_of, should_stop, on_progress, preferred)
     path, path_cost = (known.path, known.path_cost) if known else with_cuts_of(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
         graph, bound_of_cuts = KeptGraph(cuts), bound
-        search = Search(graph, gap, switch_bound, with_switches, should_stop, on_progress)
+        search = Search(graph, gap, switch_bound, with_switches, should_stop, on_progress, preferred)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
         if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:

@@ -231,7 +231,8 @@ class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
     ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included;
-    ``switch_bound`` bounds the switch cycles of any plan.
+    ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
+    replaces.
     """
 
     def __init__(
@@ -242,11 +243,17 @@ class Search:
         realise: Callable[[Path], tuple[Path, float]],
         should_stop: Callable[[], bool],
         on_progress: Callable[[float, float], None] | None = None,
+        preferred: Path | None = None,
     ) -> None:
+        self.preferred = preferred
         self.graph, self.gap, self.switch_bound, self.realise = graph, gap, switch_bound, realise
         self.should_stop, self.on_progress = should_stop, on_progress
         self.edges_considered = 0
         self._considered: dict[Node, list[Edge]] = {}
+
+    def to_beat(self, best: Path, best_cost: float) -> float:
+        """What a plan has to cost less than to replace ``best``."""
+        return best_cost * (1 - self.gap) if best is self.preferred else best_cost
 
     def known_edges(self, node: Node) -> Iterator[Edge]:
         """The edges out of ``node`` that the last :meth:`labels` considered."""
@@ -312,7 +319,7 @@ class Search:
                 self.on_progress(best_cost, bound)
             if end.cost + self.switch_bound < best_cost:
                 path, cost = self.realise(walk(labels, by_bound=False))
-                if cost < best_cost:
+                if cost < self.to_beat(best, best_cost):
                     best, best_cost = path, cost
             open_edges = [e for e in walk(labels, by_bound=True).edges if not e.price.solved]
             if not open_edges:
