@@ -12,12 +12,12 @@ from fractions import Fraction
 from formulations.pipeline import saturation
 from formulations.segment import SegmentAllocation, SegmentProblem
 from formulations.stagetime import (
+    Loads,
     Traffic,
     check_problem,
-    first_chunk_cycles,
-    mvm_cycles,
     operand_write_cycles,
     reload_cycles,
+    stage_timing,
 )
 
 
@@ -81,24 +81,9 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
     """Least T of rows (5) to (9)."""
     stages = problem.stages
     span = range(len(stages))
-    loads = _Loads(problem, traffic)
-    mvm = [mvm_cycles(stage, d) for stage, d in zip(stages, copies, strict=True)]
-    moved: list[Fraction] = []  # rows (7) and (8)
-    latency: list[Fraction] = []
-    other: list[int | Fraction] = []
-    for i, stage in enumerate(stages):
-        moving = loads.longest(i, "fetch") + stage.vector_cycles + loads.longest(i, "write")
-        moved.append(Fraction(moving, stage.chunks))
-        latency.append(moved[i] + first_chunk_cycles(stage, copies[i]))
-        other.append(max(stage.vector_cycles, *loads.ports(i), 0))
-        if stage.recurrent:
-            other[i] = max(other[i], stage.chunks * latency[i])
-
-    def pace(i: int, chunks: int) -> Fraction:
-        """(8) Time of ``chunks`` successive chunks of stage i."""
-        total = stages[i].chunks
-        return max(latency[i] + Fraction(chunks - 1, total) * other[i], moved[i] + Fraction(chunks * mvm[i], total))
-
+    loads = Loads(problem, traffic)
+    timing = [stage_timing(stage, d, loads, i) for i, (stage, d) in enumerate(zip(stages, copies, strict=True))]
+    latency = [own.latency for own in timing]
     drivers_free = Fraction(0)
     start: list[Fraction] = []
     finish: list[Fraction] = []
@@ -114,12 +99,12 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
                 begins.append(drivers_free)
             else:
                 via = sum((latency[m] for m in dep.between), Fraction(0))
-                begins.append(start[k] + via + pace(k, dep.first))
-                ends.append(finish[k] + via + pace(j, dep.last))
+                begins.append(start[k] + via + timing[k].pace(dep.first))
+                ends.append(finish[k] + via + timing[j].pace(dep.last))
         start.append(max(begins))
-        finish.append(max(*ends, start[j] + pace(j, stages[j].chunks)))
+        finish.append(max(*ends, start[j] + timing[j].pace(stages[j].chunks)))
     ideal = saturation(problem)
-    first_vector = latency[0] - Fraction(stages[0].vector_cycles + loads.longest(0, "write"), stages[0].chunks)
+    first_vector = Fraction(loads.longest(0, "fetch"), stages[0].chunks) + timing[0].first
     saturated = [Fraction(0)]
     for work, operand, head in (
         ([stage.vector_cycles for stage in stages], [0 for _ in stages], first_vector),
@@ -133,39 +118,6 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
             done = sum((share * work[i] for i, share in enumerate(ideal.before[j])), Fraction(0))
             fills.append(start[j] - done - sum(operand[: j + 1]))
         for dep, share in ideal.ends:
-            drains.append(pace(dep.after, dep.last) - share * work[dep.after])
+            drains.append(timing[dep.after].pace(dep.last) - share * work[dep.after])
         saturated.append(sum(work) + sum(operand) + max(fills) + max(drains))
     return max(*finish, *saturated, *map(Fraction, loads.array_totals()))
-
-
-class _Loads:
-    """(6) The traffic of an allocation."""
-
-    def __init__(self, problem: SegmentProblem, traffic: Traffic) -> None:
-        self._by_action: dict[tuple[int, str], dict[str, int]] = {}
-        self._streamed: list[dict[str, int]] = [{} for _ in problem.stages]
-        self._operand: list[dict[str, int]] = [{} for _ in problem.stages]
-        for (i, action, port), cycles in traffic.cycles.items():
-            self._by_action.setdefault((i, action), {})[port] = cycles
-            own = self._operand[i] if action == "operand" else self._streamed[i]
-            own[port] = own.get(port, 0) + cycles
-
-    def longest(self, i: int, action: str) -> int:
-        """Cycles of ``action``, whose moves run in parallel on distinct ports."""
-        return max(self._by_action.get((i, action), {}).values(), default=0)
-
-    def shared(self, port: str) -> tuple[list[int], list[int]]:
-        """Cycles of each stage on ``port``: streaming, and reading its operand."""
-        return [own.get(port, 0) for own in self._streamed], [own.get(port, 0) for own in self._operand]
-
-    def ports(self, i: int) -> list[int]:
-        """(7) What stage i waits for on each port that it streams over: its own load, for arrays that of all users."""
-        return [
-            sum(self.shared(port)[0]) if port.startswith("arrays:") else cycles
-            for port, cycles in self._streamed[i].items()
-        ]
-
-    def array_totals(self) -> list[int]:
-        """Cycles on the port of the arrays of each tensor."""
-        ports = {port for own in (*self._streamed, *self._operand) for port in own if port.startswith("arrays:")}
-        return [sum(map(sum, self.shared(port))) for port in sorted(ports)]

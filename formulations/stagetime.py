@@ -62,6 +62,73 @@ class Traffic:
             self.cycles[key] = self.cycles.get(key, 0) + use.cycles
 
 
+class Loads:
+    """(6) The traffic of an allocation, by stage and port."""
+
+    def __init__(self, problem: SegmentProblem, traffic: Traffic) -> None:
+        self._by_action: dict[tuple[int, str], dict[str, int]] = {}
+        self._streamed: list[dict[str, int]] = [{} for _ in problem.stages]
+        self._operand: list[dict[str, int]] = [{} for _ in problem.stages]
+        for (i, action, port), cycles in traffic.cycles.items():
+            self._by_action.setdefault((i, action), {})[port] = cycles
+            own = self._operand[i] if action == "operand" else self._streamed[i]
+            own[port] = own.get(port, 0) + cycles
+
+    def longest(self, i: int, action: str) -> int:
+        """Cycles of ``action``, whose moves run in parallel on distinct ports."""
+        return max(self._by_action.get((i, action), {}).values(), default=0)
+
+    def shared(self, port: str) -> tuple[list[int], list[int]]:
+        """Cycles of each stage on ``port``: streaming, and reading its operand."""
+        return [own.get(port, 0) for own in self._streamed], [own.get(port, 0) for own in self._operand]
+
+    def ports(self, i: int) -> list[int]:
+        """(7) What stage i waits for on each port that it streams over: its own load, for arrays that of all users."""
+        return [
+            sum(self.shared(port)[0]) if port.startswith("arrays:") else cycles
+            for port, cycles in self._streamed[i].items()
+        ]
+
+    def array_totals(self) -> list[int]:
+        """Cycles on the port of the arrays of each tensor."""
+        ports = {port for own in (*self._streamed, *self._operand) for port in own if port.startswith("arrays:")}
+        return [sum(map(sum, self.shared(port))) for port in sorted(ports)]
+
+
+@dataclass(frozen=True)
+class StageTiming:
+    """Times of one stage for given copies and traffic: ``moved`` v of one chunk, ``first`` MVM cycles of the first chunk, ``mvm``
+    cycles of all MVMs, ``other`` L, how long everything else keeps it busy."""
+
+    chunks: int
+    moved: Fraction
+    first: int
+    mvm: int
+    other: Fraction
+
+    @property
+    def latency(self) -> Fraction:
+        """(8) ``lambda``: cycles of one chunk."""
+        return self.moved + self.first
+
+    def pace(self, chunks: int) -> Fraction:
+        """(8) ``t(n)``: cycles of ``chunks`` successive chunks."""
+        return max(
+            self.latency + Fraction(chunks - 1, self.chunks) * self.other,
+            self.moved + Fraction(chunks * self.mvm, self.chunks),
+        )
+
+
+def stage_timing(stage: StageData, copies: int, loads: Loads, i: int) -> StageTiming:
+    """(5), (7), (8) Times of ``stage``, number i of its problem, with ``copies`` under the traffic ``loads``."""
+    moved = Fraction(loads.longest(i, "fetch") + stage.vector_cycles + loads.longest(i, "write"), stage.chunks)
+    first = first_chunk_cycles(stage, copies)
+    other = Fraction(max(stage.vector_cycles, *loads.ports(i), 0))
+    if stage.recurrent:
+        other = max(other, stage.chunks * (moved + first))
+    return StageTiming(stage.chunks, moved, first, mvm_cycles(stage, copies), other)
+
+
 def port_name(port: Port, tensor: int | None) -> str:
     """Name of a physical port: ``main``, ``buffer``, or ``arrays:e`` for the memory-mode arrays of tensor e."""
     if port != "arrays":
