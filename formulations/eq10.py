@@ -1,39 +1,18 @@
-r"""Segment allocation as CMSwitch publishes it (arXiv 2502.17006), in throughput form, exact and small.
+r"""Segment allocation as CMSwitch publishes it (arXiv 2502.17006): its data, exact cost, and exact optimum without a solver.
 
-Sets
-    i operators (or pieces of one), g groups of pieces of one operator, e tensors with their users in the segment
-Data
-    M_i rows, N_i reduction length, tau_i cycles of one MVM, a_i arrays of one copy, A arrays, cap_e arrays that hold tensor e,
-    D_c inputs/cycle of a memory-mode array, D_m of the rest of the chip, w cycles of writing one array,
-    h_i memory arrays that serve i at no cost (they hold tensors kept across the segment and are not among the A)
-Variables (whole arrays)
-    Com_i >= a_i compute arrays, s_e <= cap_e memory arrays of tensor e shared by all its users, p_i private memory arrays
-
-    minimise  T + w max_g sum_{i in g} Com_i                                       (9), (2)  [cycles]
-    T >= M_i tau_i a_i / Com_i ;  T >= M_i N_i / (D_c Mem_i + D_m)                 (10)
-    Mem_i = h_i + p_i + sum_{e used by i} s_e
-    sum_i Com_i + sum_e s_e + sum_i p_i <= A                                       (8)
-    sum_i Com_i <= compute limit ;  sum_e s_e + sum_i p_i <= memory limit
-
-``s_e`` and ``p_i`` replace the per-coordinate binaries and H_ij of (6) and (7): an array holds one tensor, so at a join the
-shared arrays of different tensors are different arrays. With r = 1/T the rows of (10) are linear, and T >= 1/r is
-approached by tangents T >= 2/r_k - r/r_k^2, added until the model's T is exact. Pieces of one operator count as one in (2).
+The equations are those of :mod:`formulations.throughput`, the same problem as a program; :mod:`formulations.literal` is the
+program as it was published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from heapq import heapify, heapreplace
 from math import ceil, floor, isqrt
-from typing import TYPE_CHECKING, Any
-
 from formulations.stagetime import ceil_div
-
-if TYPE_CHECKING:
-    import pyomo.environ as pyo
 
 Rational = Fraction | int
 
@@ -335,93 +314,3 @@ def _share(tensors: tuple[Eq10Tensor, ...], needs: tuple[int, ...]) -> tuple[int
         return found
 
     return best(0, needs)[1]
-
-
-# -- as a mixed integer linear program ------------------------------------------------------------------------------------
-
-
-def build_eq10(problem: Eq10Problem) -> pyo.ConcreteModel:
-    """The program without tangents but one; times in units of ``model.unit`` cycles, the objective in cycles."""
-    import pyomo.environ as pyo
-
-    model = pyo.ConcreteModel(name="eq10")
-    arrays, operators = problem.arrays, problem.operators
-    model.unit = float(least_time(problem))
-    model.Com = pyo.Var(
-        range(len(operators)), domain=pyo.NonNegativeIntegers, bounds=lambda _, i: (operators[i].arrays, arrays)
-    )
-    model.p = pyo.Var(range(len(operators)), domain=pyo.NonNegativeIntegers, bounds=(0, arrays))
-    model.s = pyo.Var(
-        range(len(problem.tensors)),
-        domain=pyo.NonNegativeIntegers,
-        bounds=lambda _, e: (0, min(arrays, problem.tensors[e].arrays)),
-    )
-    model.r = pyo.Var(bounds=(0, 1))
-    model.T = pyo.Var(bounds=(1, None))
-    model.largest = pyo.Var(bounds=(0, arrays))
-    model.rate = pyo.ConstraintList(doc="(10)")
-    for i, op in enumerate(operators):
-        memory = model.p[i] + sum(model.s[e] for e, tensor in enumerate(problem.tensors) if i in tensor.users)
-        model.rate.add(op.work / model.unit * model.r <= model.Com[i])
-        bandwidth = float(problem.array_bandwidth) * memory + float(problem.rate(op, 0))
-        model.rate.add(op.traffic / model.unit * model.r <= bandwidth)
-    compute, memory = sum(model.Com.values()), sum(model.p.values()) + sum(model.s.values())
-    model.arrays = pyo.ConstraintList(doc="(8)")
-    model.arrays.add(compute + memory <= arrays)
-    model.arrays.add(compute <= problem.most_compute)
-    model.arrays.add(memory <= problem.most_memory)
-    model.reload = pyo.ConstraintList(doc="(2)")
-    for group in sorted({op.group for op in operators if op.group is not None}):
-        model.reload.add(sum(model.Com[i] for i, op in enumerate(operators) if op.group == group) <= model.largest)
-    model.tangents = pyo.ConstraintList()
-    add_tangent(model, 1.0)
-    model.objective = pyo.Objective(expr=model.unit * model.T + problem.write_cycles * model.largest)
-    return model
-
-
-def add_tangent(model: pyo.ConcreteModel, rate: float) -> None:
-    """T >= 1/r by its tangent at ``rate`` (1 / model time units)."""
-    model.tangents.add(2 / rate - model.r / rate**2 <= model.T)
-
-
-def least_time(problem: Eq10Problem) -> Fraction:
-    """What T is at least with all arrays for one operator: the time unit of the program."""
-    work = max(Fraction(op.work, problem.arrays) for op in problem.operators)
-    traffic = max(Fraction(op.traffic) / problem.rate(op, problem.arrays) for op in problem.operators)
-    return max(work, traffic, Fraction(1))
-
-
-def solve_eq10(
-    problem: Eq10Problem, solve: Callable[[Any], object], tolerance: float = 1e-6
-) -> tuple[Eq10Allocation, Eq10Cost] | None:
-    """Optimum within the relative ``tolerance`` (or what the solver's tolerances can tell apart).
-
-    None if one copy of each operator does not fit. ``problem`` has an operator.
-
-    ``solve(model)`` solves a Pyomo model to optimality and leaves the values in it; ValueError if it left none. Each model
-    that it is given bounds the optimum from below.
-    """
-    if sum(op.arrays for op in problem.operators) > problem.most_compute:
-        return None
-    model = build_eq10(problem)
-    best: tuple[Eq10Allocation, Eq10Cost] | None = None
-    touched: set[Fraction] = set()
-    while True:
-        solve(model)
-        if model.T.value is None:
-            raise ValueError("the model holds no solution")
-        allocation = read_eq10(model)
-        cost = evaluate_eq10(problem, allocation)
-        if best is None or cost.total < best[1].total:
-            best = allocation, cost
-        bound = model.unit * model.T.value + problem.write_cycles * model.largest.value
-        if float(best[1].total) <= bound * (1 + tolerance) or cost.execute in touched:
-            return best
-        touched.add(cost.execute)
-        add_tangent(model, model.unit / float(cost.execute))
-
-
-def read_eq10(model: pyo.ConcreteModel) -> Eq10Allocation:
-    """The allocation that the values of ``model`` stand for."""
-    compute, private, shared = (tuple(round(x.value) for x in var.values()) for var in (model.Com, model.p, model.s))
-    return Eq10Allocation(compute, private, shared)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cmswitch.errors import InputError, SolverError
 from cmswitch.naming import nearest
 from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
-from formulations.eq10 import Eq10Allocation, Eq10Problem, solve_eq10, solve_eq10_combinatorial
+from formulations.eq10 import Eq10Allocation, Eq10Problem, solve_eq10_combinatorial
 from formulations.evaluate import SegmentCost
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Allocator:
         if self.solver != "highs" or not problem.operators:
             exact = solve_eq10_combinatorial(problem)
             return (None, math.inf) if exact is None else (exact[0], float(exact[1].total))
+        from formulations.throughput import solve_eq10
         from solvers import solve
 
         bounds = [0.0]

@@ -17,9 +17,9 @@ from formulations.eq10 import (
     bound_operator,
     bound_segment,
     evaluate_eq10,
-    solve_eq10,
     solve_eq10_combinatorial,
 )
+from formulations.throughput import solve_eq10
 from solvers import solve
 
 

@@ -12,9 +12,9 @@ from formulations.eq10 import (
     Eq10Problem,
     Eq10Tensor,
     evaluate_eq10,
-    solve_eq10,
     solve_eq10_combinatorial,
 )
+from formulations.throughput import solve_eq10
 from solvers import solve
 
 TWO = Eq10Problem(
