@@ -7,6 +7,7 @@ the caller has scaled (:func:`time_unit`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
@@ -23,7 +24,7 @@ def linear(terms: Terms, constant: float = 0.0) -> Expr:
 
 
 def add_rows(model: pyo.ConcreteModel, name: str, rows: Iterable[Expr]) -> None:
-    """Add ``rows`` to ``model`` as the list of constraints ``name``. A row without variables must hold; ValueError if it does not."""
+    """Add ``rows`` to ``model`` as the list of constraints ``name``. ValueError for a row without variables that does not hold."""
     constraints = pyo.ConstraintList()
     model.add_component(name, constraints)
     for row in rows:
@@ -122,7 +123,7 @@ def envelope(points: Mapping[int, float]) -> list[tuple[float, float]]:
     if len(hull) == 1:
         return [(0.0, float(hull[0][1]))]
     lines = []
-    for (x0, y0), (x1, y1) in zip(hull, hull[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(hull):
         slope = (y1 - y0) / (x1 - x0)
         lines.append((slope, y0 - slope * x0))
     return lines

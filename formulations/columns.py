@@ -38,7 +38,7 @@ import pyomo.environ as pyo
 
 from formulations.blocks import Expr, Terms, add_rows, choices, chosen, linear, one_each
 from formulations.schedule import PlacedLoads, add_room, add_schedule, declare_schedule
-from formulations.segment import SegmentAllocation, SegmentProblem
+from formulations.segment import Placement, SegmentAllocation, SegmentProblem
 from formulations.stages import placements, problem_unit
 from formulations.stagetime import (
     Loads,
@@ -105,16 +105,16 @@ def stage_options(problem: SegmentProblem, i: int, most_options: int = MOST_OPTI
         for e, o in zip(touched, chosen_places, strict=True):
             traffic.add(problem.tensors[e][o].uses, e)
         loads = Loads(problem, traffic)
-        best: tuple[Fraction | int, ...] | None = None
+        best: list[Fraction] | None = None
         for copies in stage.copies:
             timing = stage_timing(stage, copies, loads, i)
-            times = (timing.first, timing.latency, *(timing.pace(n) for n in paces))
+            times = [Fraction(timing.first), timing.latency, *(timing.pace(n) for n in paces)]
             if best is None or any(now < before for now, before in zip(times, best, strict=True)):
                 best = times
                 yield Option(copies, tuple(zip(touched, chosen_places, strict=True)), timing, loads.longest(i, "fetch"))
 
 
-def _streams(places: tuple, i: int) -> bool:  # type: ignore[type-arg]
+def _streams(places: tuple[Placement, ...], i: int) -> bool:
     return any(use.stage == i and use.action != "operand" for place in places for use in place.uses)
 
 

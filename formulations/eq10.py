@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cache
 from heapq import heapify, heapreplace
 from math import ceil, floor, isqrt
+
 from formulations.stagetime import ceil_div
 
 Rational = Fraction | int

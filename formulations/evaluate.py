@@ -88,19 +88,21 @@ def _makespan(problem: SegmentProblem, copies: tuple[int, ...], traffic: Traffic
     start: list[Fraction] = []
     finish: list[Fraction] = []
     for j in span:
-        begins, ends = [Fraction(0)], [Fraction(0)]
+        begins, ends, written = [Fraction(0)], [Fraction(0)], list[Fraction]()
+        writing = operand_write_cycles(stages[j], copies[j], problem.write_drivers)
         for dep in problem.dependences:
             if dep.after != j:
                 continue
             k = dep.before
             if dep.operand:
-                writing = operand_write_cycles(stages[j], copies[j], problem.write_drivers)
-                drivers_free = max(drivers_free + writing, finish[k] + max(writing, loads.longest(j, "operand")))
-                begins.append(drivers_free)
+                written.append(finish[k] + max(writing, loads.longest(j, "operand")))
             else:
                 via = sum((latency[m] for m in dep.between), Fraction(0))
                 begins.append(start[k] + via + timing[k].pace(dep.first))
                 ends.append(finish[k] + via + timing[j].pace(dep.last))
+        if written:
+            drivers_free = max(drivers_free + writing, *written)
+            begins.append(drivers_free)
         start.append(max(begins))
         finish.append(max(*ends, start[j] + timing[j].pace(stages[j].chunks)))
     ideal = saturation(problem)

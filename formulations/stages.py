@@ -25,7 +25,7 @@ def placements(problem: SegmentProblem) -> list[range]:
 
 
 class StageRows:
-    """``latency_of``, ``moved``, ``fetched``, ``written`` and ``L`` by stage; a form of :class:`formulations.schedule.StageTimes`."""
+    """``latency_of``, ``moved``, ``fetched``, ``written`` and ``L`` by stage; the times that the schedule needs."""
 
     def __init__(self, model: pyo.ConcreteModel, problem: SegmentProblem, copies: Copies) -> None:
         self.model, self.problem, self.copies = model, problem, copies
@@ -39,9 +39,11 @@ class StageRows:
 
     def add_choices(self) -> None:
         """Add rows (1) and (2)."""
+
         def rows() -> Iterator[Expr]:
             yield from self.copies.rows()
             yield from one_each(self.model.z, placements(self.problem))
+
         add_rows(self.model, "one_choice", rows())
 
     def latency(self, i: int) -> Expr:
