@@ -24,7 +24,7 @@ def linear(terms: Terms, constant: float = 0.0) -> Expr:
 
 
 def add_rows(model: pyo.ConcreteModel, name: str, rows: Iterable[Expr]) -> None:
-    """Add ``rows`` to ``model`` as the list of constraints ``name``. ValueError for a row without variables that does not hold."""
+    """Add ``rows`` to ``model`` as the list of constraints ``name``. ValueError for a constant row that does not hold."""
     constraints = pyo.ConstraintList()
     model.add_component(name, constraints)
     for row in rows:

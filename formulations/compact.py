@@ -86,7 +86,8 @@ def solve_compact(
 ) -> CompactResult | None:
     """Optimum within the relative ``tolerance``; None if nothing fits.
 
-    ``solve(model)`` solves a Pyomo model to optimality and leaves the values in it, or none if it is infeasible.
+    ``solve(model)`` solves a Pyomo model to optimality and leaves the values in it, or none if it is infeasible. Each model that
+    it is given bounds the optimum from below.
     """
     pieces = whole_pieces(problem)
     best: tuple[SegmentAllocation, SegmentCost] | None = None

@@ -29,7 +29,18 @@ from dataclasses import dataclass
 
 import pyomo.environ as pyo
 
-from formulations.blocks import Expr, add_rows, after, capacity, choices, chosen, linear, makespan, one_each
+from formulations.blocks import (
+    Expr,
+    add_rows,
+    after,
+    capacity,
+    choices,
+    chosen,
+    linear,
+    makespan,
+    one_each,
+    require_solution,
+)
 from formulations.stagetime import ceil_div
 
 
@@ -96,8 +107,7 @@ def build_pipelining(problem: PipeliningProblem) -> pyo.ConcreteModel:
 
 def read_pipelining(model: pyo.ConcreteModel, problem: PipeliningProblem) -> PipeliningPlan:
     """The plan that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
-    if model.interval.value is None:
-        raise ValueError("the model holds no solution")
+    require_solution(model.s)
     windows = chosen(model.x, [stream.windows for stream in problem.streams])
     return PipeliningPlan(windows, round(model.interval.value))
 

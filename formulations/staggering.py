@@ -30,7 +30,7 @@ from fractions import Fraction
 
 import pyomo.environ as pyo
 
-from formulations.blocks import Expr, add_rows, at_least, linear
+from formulations.blocks import Expr, add_rows, at_least, linear, require_solution
 
 MOST_SLOTS = 20_000
 
@@ -117,8 +117,7 @@ def build_staggering(problem: StaggeringProblem) -> pyo.ConcreteModel:
 
 def read_staggering(model: pyo.ConcreteModel, problem: StaggeringProblem) -> Starts:
     """The starts that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
-    if model.P.value is None:
-        raise ValueError("the model holds no solution")
+    require_solution(model.x)
     starts: list[list[int]] = [[] for _ in problem.batches]
     for (g, t), count in model.x.items():
         starts[g] += [t * model.unit] * round(count.value)

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOLVER_ONLY = ROOT / "docs" / "formulations.md"
+NOT_NEEDED = ("onnx", "pydantic", "ruamel", "simpy", "networkx", "tqdm")
 FENCE = re.compile(r"^```(python|console)[ \t]*(no-run)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -70,8 +72,22 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
+@pytest.fixture(scope="module")
+def without_compiler(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which only what the solvers need can be imported."""
+    folder = tmp_path_factory.mktemp("absent")
+    for name in NOT_NEEDED:
+        (folder / f"{name}.py").write_text(
+            f"raise ImportError('{name} is not part of this environment')", encoding="utf-8"
+        )
+    return {**environment, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_examples_run_as_shown(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_examples_run_as_shown(
+    page: Path, tmp_path: Path, environment: dict[str, str], without_compiler: dict[str, str]
+) -> None:
+    env = without_compiler if page == SOLVER_ONLY else environment
     for example in examples(page):
         where = f"{page.relative_to(ROOT)}:{example.line}"
         if example.language == "python":
@@ -80,7 +96,7 @@ def test_examples_run_as_shown(page: Path, tmp_path: Path, environment: dict[str
             steps = [(["bash", "-c", command], output) for command, output in commands(example.text)]
         for command, expected in steps:
             done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+                command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300
             )
             assert done.returncode == 0, f"{where}: {command[-1]}\nexit {done.returncode}\n{done.stderr}"
             if expected.strip():
@@ -92,6 +108,17 @@ def test_examples_run_as_shown(page: Path, tmp_path: Path, environment: dict[str
 def expected_of_python(text: str) -> str:
     """What a Python block prints: the comments ``# prints: ...``, in order."""
     return "\n".join(match[1] for match in re.finditer(r"# prints: (.*)$", text, re.MULTILINE))
+
+
+def test_the_compiler_is_absent(without_compiler: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import cmswitch.graph.load"],
+        env=without_compiler,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "onnx is not part of this environment" in done.stderr
 
 
 def test_the_rules_themselves() -> None:

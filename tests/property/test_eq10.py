@@ -19,6 +19,7 @@ from formulations.eq10 import (
     evaluate_eq10,
     solve_eq10_combinatorial,
 )
+from formulations.literal import solve_literal
 from formulations.throughput import solve_eq10
 from solvers import solve
 
@@ -76,10 +77,20 @@ def test_the_search_finds_the_optimum(problem: Eq10Problem) -> None:
 
 
 @settings(max_examples=40)
+@given(problems(arrays=6, operators=3))
+def test_the_literal_program_has_the_same_optimum(problem: Eq10Problem) -> None:
+    exact, literal = solve_eq10_combinatorial(problem), solve_literal(problem, solve)
+    assert (exact is None) == (literal is None)
+    if exact is not None and literal is not None:
+        assert exact[1].total <= literal[1].total
+        assert float(literal[1].total) == pytest.approx(float(exact[1].total), rel=1e-6)
+
+
+@settings(max_examples=40)
 @given(problems(arrays=30, operators=5))
 def test_program_and_search_agree(problem: Eq10Problem) -> None:
     exact, program = solve_eq10_combinatorial(problem), solve_eq10(problem, solve)
     assert (exact is None) == (program is None)
     if exact is not None and program is not None:
         assert exact[1].total <= program[1].total
-        assert float(program[1].total) == pytest.approx(float(exact[1].total), rel=1e-5)
+        assert float(program[1].total) == pytest.approx(float(exact[1].total), rel=1e-6)

@@ -23,6 +23,8 @@ from formulations import (
     read_segment_allocation,
     solve_segment,
 )
+from formulations.columns import build_segment_columns, read_segment_columns, stage_options
+from formulations.compact import build_compact, read_compact, solve_compact
 from formulations.pipeline import pipeline
 from solvers import Status, Termination, solve
 
@@ -119,7 +121,14 @@ def test_a_violated_constraint_is_named(change: dict[str, int], choice: SegmentA
     ],
 )
 def test_a_malformed_problem_is_refused_everywhere(problem: SegmentProblem, message: str) -> None:
-    for use in (build_segment_allocation, lower_bound, solve_segment, lambda p: evaluate(p, TWICE_IN_ARRAYS)):
+    for use in (
+        build_segment_allocation,
+        build_segment_columns,
+        build_compact,
+        lower_bound,
+        solve_segment,
+        lambda p: evaluate(p, TWICE_IN_ARRAYS),
+    ):
         with pytest.raises(ValueError, match=message):
             use(problem)
 
@@ -156,6 +165,38 @@ def test_warm_start_and_reading_back() -> None:
         read_segment_allocation(model, PAIR)
     solve(model, warm_start=allocation_start(PAIR, TWICE_IN_ARRAYS))
     assert evaluate(PAIR, read_segment_allocation(model, PAIR)).total == 83
+
+
+def test_other_forms_by_hand() -> None:
+    """As in the option form: both copies, and the tensor in arrays."""
+    columns = build_segment_columns(PAIR)
+    compact = build_compact(PAIR)
+    for model, read in ((columns, read_segment_columns), (compact, read_compact)):
+        with pytest.raises(ValueError, match="holds no solution"):
+            read(model, PAIR)
+        assert solve(model).objective == pytest.approx(83)
+        assert read(model, PAIR) == TWICE_IN_ARRAYS
+    # copies x placements of the first stage, placements of the second
+    assert [len(own) for own in columns.options] == [4, 2]
+    with pytest.raises(ValueError, match="6 joint options of copies and placements, more than 5"):
+        build_segment_columns(PAIR, most_options=5)
+
+
+def test_copies_that_gain_nothing_are_no_columns() -> None:
+    """The vector unit takes 100 cycles whatever the copies, of which even one takes 24; the first chunk, 6 cycles, gains."""
+    slow = replace(PAIR, stages=(replace(FIRST, vector_cycles=100, copies=(1, 2, 4, 8)), SECOND), tensors=())
+    assert [option.copies for option in stage_options(slow, 0)] == [1, 2]
+
+
+def test_compact_form_is_refined() -> None:
+    """100 rows: 8, 9, 10 copies take 13, 12, 10 rounds, of which 12 lies above the line from 13 to 10; there is room for 9."""
+    stage = StageData(1, 100, 10, 100, 0, (8, 9, 10), 0, 0)
+    alone = SegmentProblem((stage,), (), (), (), 9, 9, 0, 0, 1, 0)
+    assert solve(build_compact(alone)).objective == pytest.approx(115)
+    found = solve_compact(alone, solve)
+    assert found is not None
+    assert found.allocation.copies == (9,) and found.cost.total == 120 and found.programs == 2
+    assert found.bound == pytest.approx(120)
 
 
 def test_implied_dependences_are_left_out() -> None:
