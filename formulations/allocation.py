@@ -48,12 +48,10 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from formulations.blocks import choices, chosen, start_at
+from formulations.blocks import chosen, start_at
 from formulations.copies import OptionCopies
-from formulations.schedule import PlacedLoads, add_room, add_schedule, declare_schedule
 from formulations.segment import SegmentAllocation, SegmentProblem
-from formulations.stages import StageRows, placements, problem_unit
-from formulations.stagetime import check_problem
+from formulations.stages import placements, segment_program
 
 
 def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
@@ -61,19 +59,7 @@ def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
 
     ``model.y[i, d]`` and ``model.z[e, o]`` are the choices; :func:`read_segment_allocation` reads them back.
     """
-    check_problem(problem)
-    model = pyo.ConcreteModel(name="segment_allocation")
-    model.unit = problem_unit(problem)
-    copies = OptionCopies(model, problem)
-    model.z = choices(placements(problem))
-    stages = StageRows(model, problem, copies)
-    declare_schedule(model, problem)
-    loads = PlacedLoads(model, problem)
-    stages.add_choices()
-    add_room(model, problem, copies.arrays())
-    stages.add(loads)
-    add_schedule(model, problem, stages, loads, copies.written())
-    return model
+    return segment_program(problem, "segment_allocation", OptionCopies)
 
 
 def relax_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:

@@ -31,13 +31,12 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.blocks import choices, chosen, envelope, require_solution
-from formulations.copies import Cycles, Piece, PiecewiseCopies
+from formulations.blocks import chosen, envelope
+from formulations.copies import Cycles, Piece, PiecewiseCopies, whole_copies
 from formulations.evaluate import SegmentCost, evaluate
-from formulations.schedule import PlacedLoads, add_room, add_schedule, declare_schedule
 from formulations.segment import SegmentAllocation, SegmentProblem
-from formulations.stages import StageRows, placements, problem_unit
-from formulations.stagetime import check_problem, first_chunk_cycles, mvm_cycles, operand_write_cycles
+from formulations.stages import placements, segment_program
+from formulations.stagetime import first_chunk_cycles, mvm_cycles, operand_write_cycles
 
 
 @dataclass(frozen=True)
@@ -57,26 +56,13 @@ def whole_pieces(problem: SegmentProblem) -> list[list[Piece]]:
 
 def build_compact(problem: SegmentProblem, pieces: Sequence[Sequence[Piece]] | None = None) -> pyo.ConcreteModel:
     """The program of ``problem`` over ``pieces`` (:func:`whole_pieces` unless given). ValueError if it is not well formed."""
-    check_problem(problem)
-    model = pyo.ConcreteModel(name="segment_compact")
-    model.unit = problem_unit(problem)
-    copies = PiecewiseCopies(model, problem, pieces or whole_pieces(problem))
-    model.copies = copies
-    model.z = choices(placements(problem))
-    stages = StageRows(model, problem, copies)
-    declare_schedule(model, problem)
-    loads = PlacedLoads(model, problem)
-    stages.add_choices()
-    add_room(model, problem, copies.arrays())
-    stages.add(loads)
-    add_schedule(model, problem, stages, loads, copies.written())
-    return model
+    own = pieces or whole_pieces(problem)
+    return segment_program(problem, "segment_compact", lambda model, _: PiecewiseCopies(model, problem, own))
 
 
 def read_compact(model: pyo.ConcreteModel, problem: SegmentProblem) -> SegmentAllocation:
     """An allocation that fits: the most candidates within the whole numbers. ValueError if nothing was solved."""
-    require_solution(model.d)
-    whole = model.copies.whole()
+    whole = whole_copies(model)
     copies = (max(d for d in stage.copies if d <= most) for stage, most in zip(problem.stages, whole, strict=True))
     return SegmentAllocation(tuple(copies), chosen(model.z, placements(problem)))
 
@@ -103,7 +89,7 @@ def solve_compact(
         cost = evaluate(problem, allocation)
         if best is None or cost.total < best[1].total:
             best = allocation, cost
-        taken = zip(allocation.copies, model.copies.whole(), strict=True)
+        taken = zip(allocation.copies, whole_copies(model), strict=True)
         split = [_split(problem, i, pieces[i], copies, whole) for i, (copies, whole) in enumerate(taken)]
         if float(best[1].total) <= bound * (1 + tolerance) or split == pieces:
             return CompactResult(*best, min(bound, float(best[1].total)), programs)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyomo.environ as pyo
 
-from formulations.blocks import Expr, Terms, at_least, choices, envelope, linear, one_each
+from formulations.blocks import Expr, Terms, at_least, choices, envelope, linear, one_each, require_solution
 from formulations.segment import SegmentProblem, StageData
 from formulations.stagetime import reloaded
 
@@ -118,6 +118,14 @@ class PiecewiseCopies:
             (stages[i].copy_write_cycles / self.model.unit, d) for (i, _), d in self.model.d.items() if i in rewritten
         ]
 
-    def whole(self) -> tuple[int, ...]:
-        """The whole numbers that the values of the model stand for, one per stage; candidates or not."""
-        return tuple(sum(round(self.model.d[i, p].value) for p in own) for i, own in enumerate(self.options))
+
+def whole_copies(model: pyo.ConcreteModel) -> tuple[int, ...]:
+    """The copies of each stage by the values of a model with :class:`PiecewiseCopies`, candidates or not.
+
+    ValueError if it has no values (nothing was solved).
+    """
+    require_solution(model.d)
+    whole: dict[int, int] = {}
+    for (i, _), copies in model.d.items():
+        whole[i] = whole.get(i, 0) + round(copies.value)
+    return tuple(whole.values())

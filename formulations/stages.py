@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyomo.environ as pyo
 
-from formulations.blocks import Expr, add_rows, at_least, one_each, time_unit
+from formulations.blocks import Expr, add_rows, at_least, choices, one_each, time_unit
 from formulations.copies import Copies
-from formulations.schedule import PlacedLoads
+from formulations.schedule import PlacedLoads, add_room, add_schedule, declare_schedule
 from formulations.segment import SegmentProblem
-from formulations.stagetime import first_chunk_cycles, mvm_cycles, operand_write_cycles
+from formulations.stagetime import check_problem, first_chunk_cycles, mvm_cycles, operand_write_cycles
 
 
 def problem_unit(problem: SegmentProblem) -> float:
@@ -22,6 +22,25 @@ def problem_unit(problem: SegmentProblem) -> float:
 def placements(problem: SegmentProblem) -> list[range]:
     """Numbers of the placements of each tensor."""
     return [range(len(places)) for places in problem.tensors]
+
+
+def segment_program(
+    problem: SegmentProblem, name: str, copies: Callable[[pyo.ConcreteModel, SegmentProblem], Copies]
+) -> pyo.ConcreteModel:
+    """The program of ``problem`` in which ``copies`` makes the variables for the copies. ValueError if it is not well formed."""
+    check_problem(problem)
+    model = pyo.ConcreteModel(name=name)
+    model.unit = problem_unit(problem)
+    own = copies(model, problem)
+    model.z = choices(placements(problem))
+    stages = StageRows(model, problem, own)
+    declare_schedule(model, problem)
+    loads = PlacedLoads(model, problem)
+    stages.add_choices()
+    add_room(model, problem, own.arrays())
+    stages.add(loads)
+    add_schedule(model, problem, stages, loads, own.written())
+    return model
 
 
 class StageRows:
