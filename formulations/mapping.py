@@ -22,7 +22,7 @@ blocks, two cores or mirroring the chip would otherwise give an earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyomo.environ as pyo
@@ -90,8 +90,9 @@ def _check(problem: MappingProblem) -> None:
         raise ValueError("traffic is between blocks t < v of the problem")
     if len({(t, v) for t, v, _ in problem.traffic}) < len(problem.traffic):
         raise ValueError("traffic names a pair of blocks twice")
-    if problem.hops != tuple(zip(*problem.hops, strict=True)) or len(problem.hops) != len(problem.cores):
-        raise ValueError("hops are a symmetric matrix with a row for each core")
+    symmetric = problem.hops == tuple(zip(*problem.hops, strict=True)) and len(problem.hops) == len(problem.cores)
+    if not symmetric or any(problem.hops[k][k] for k in range(len(problem.cores))):
+        raise ValueError("hops are a symmetric matrix with a row for each core and zeros on its diagonal")
 
 
 def _arrays(model: pyo.ConcreteModel, problem: MappingProblem) -> Iterator[Expr]:
@@ -122,19 +123,17 @@ def _symmetry(model: pyo.ConcreteModel, problem: MappingProblem) -> Iterator[Exp
     for k, m in _interchangeable(problem.cores, problem.hops):
         for t in range(len(problem.blocks)):
             yield linear([(1.0, model.x[t, m]), *((-1.0, model.x[v, k]) for v in range(t))]) <= 0
-    if problem.blocks:
-        for k in cores:
-            if any(_symmetric(problem, k, m) for m in range(k)):
-                yield linear([(1.0, model.x[0, k])]) <= 0
+    for k in _not_first(problem) if problem.blocks else ():
+        yield linear([(1.0, model.x[0, k])]) <= 0
 
 
-def _interchangeable(sizes: tuple[int, ...], related: object) -> Iterator[tuple[int, int]]:
+def _interchangeable(sizes: tuple[int, ...], related: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
     """Successive members of the classes whose exchange changes neither sizes nor relations to all others."""
-    matrix: list[list[int]] = [list(row) for row in related]  # type: ignore[attr-defined]
     last: list[int] = []  # of each class
     for n, size in enumerate(sizes):
         for c, m in enumerate(last):
-            if sizes[m] == size and all(matrix[m][o] == matrix[n][o] for o in range(len(sizes)) if o not in (m, n)):
+            others = (o for o in range(len(sizes)) if o not in (m, n))
+            if sizes[m] == size and all(related[m][o] == related[n][o] for o in others):
                 yield m, n
                 last[c] = n
                 break
@@ -142,27 +141,31 @@ def _interchangeable(sizes: tuple[int, ...], related: object) -> Iterator[tuple[
             last.append(n)
 
 
+def _not_first(problem: MappingProblem) -> Iterator[int]:
+    """(6) Cores that a symmetry of the chip takes to one with a smaller number."""
+    profiles = [(room, sorted(hops)) for room, hops in zip(problem.cores, problem.hops, strict=True)]
+    exchanged = {m for _, m in _interchangeable(problem.cores, problem.hops)}
+    first: list[int] = []
+    for k, profile in enumerate(profiles):
+        if k in exchanged or any(profile == profiles[m] and _symmetric(problem, k, m) for m in first):
+            yield k
+        else:
+            first.append(k)
+
+
 def _symmetric(problem: MappingProblem, start: int, image: int) -> bool:
     """Whether some permutation of the cores that keeps their sizes and distances takes ``start`` to ``image``."""
-    count = len(problem.cores)
-    order = [start, *(k for k in range(count) if k != start)]
-    taken = [image]
+    cores, hops = problem.cores, problem.hops
+    order = sorted(range(len(cores)), key=lambda k: (k != start, hops[start][k]))  # near ones first: they decide most
 
-    def extend() -> bool:
-        n = len(taken)
-        if n == count:
+    def extend(images: list[int]) -> bool:
+        if len(images) == len(order):
             return True
-        k = order[n]
-        for m in range(count):
-            if (
-                m not in taken
-                and problem.cores[m] == problem.cores[k]
-                and all(problem.hops[m][image_of] == problem.hops[k][order[o]] for o, image_of in enumerate(taken))
-            ):
-                taken.append(m)
-                if extend():
-                    return True
-                taken.pop()
+        k = order[len(images)]
+        for m in set(range(len(cores))) - set(images):
+            kept = all(hops[m][image] == hops[k][order[o]] for o, image in enumerate(images))
+            if kept and cores[m] == cores[k] and extend([*images, m]):
+                return True
         return False
 
-    return problem.cores[start] == problem.cores[image] and extend()
+    return extend([image])

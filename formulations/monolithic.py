@@ -36,10 +36,9 @@ import pyomo.environ as pyo
 from pyomo.repn import generate_standard_repn
 
 from formulations.allocation import build_segment_allocation, read_segment_allocation
+from formulations.blocks import Expr, add_rows, require_solution
 from formulations.evaluate import SegmentCost, evaluate
 from formulations.segment import SegmentAllocation, SegmentProblem
-
-Expr = Any  # a Pyomo expression or relation: Pyomo has no static types
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,7 @@ def build_monolithic(problem: MonolithicProblem) -> pyo.ConcreteModel:
     model.x = pyo.Var(range(len(problem.candidates)), domain=pyo.Binary)
     model.segment = pyo.Block(range(len(problem.candidates)))
     cycles = [_switched_on(model.segment[q], c.problem, model.x[q]) for q, c in enumerate(problem.candidates)]
-    model.flow = pyo.ConstraintList()
-    for row in _flow(model, problem):
-        model.flow.add(row)
+    add_rows(model, "flow", _flow(model, problem))
     switching = _modes(model, problem)
     model.objective = pyo.Objective(expr=sum(cycles) + switching, sense=pyo.minimize)
     return model
@@ -97,8 +94,7 @@ def build_monolithic(problem: MonolithicProblem) -> pyo.ConcreteModel:
 
 def read_monolithic(model: pyo.ConcreteModel, problem: MonolithicProblem) -> MonolithicPlan:
     """The plan that the values of ``model`` stand for. ValueError if the model has no values (nothing was solved)."""
-    if any(var.value is None for var in model.x.values()):
-        raise ValueError("the model holds no solution")
+    require_solution(model.x)
     chosen = [q for q in range(len(problem.candidates)) if round(model.x[q].value)]
     path = tuple(sorted(chosen, key=lambda q: problem.candidates[q].position))
     return MonolithicPlan(
