@@ -65,6 +65,9 @@ from formulations.stagetime import (
 
 Expr = Any  # a Pyomo expression or relation: Pyomo has no static types
 LARGEST_TIME = 1e5  # of the least makespan in model units
+TIME_MARGIN = 1e-6  # by how much floating-point sums of the rows may exceed the exact cost
+STAGE_TIMES = ("L", "latency_of", "moved", "fetched", "written", "s", "f", "g", "r")
+IDLE_TIMES = ("H", "Q")
 
 
 def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
@@ -126,6 +129,17 @@ def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> 
     return start | {f"z[{e},{o}]": float(o == best) for e, best in chosen for o in range(len(problem.tensors[e]))}
 
 
+def bound_times(model: pyo.ConcreteModel, cycles: float) -> None:
+    """Bound every time of the program from above, for a solver that needs finite ranges.
+
+    ``cycles`` is what some allocation costs. The optimum stays: with each variable as small as its rows allow, none of them
+    exceeds T or R, and neither of these the objective.
+    """
+    longest = cycles * (1 + TIME_MARGIN) / model.unit
+    for name in (*STAGE_TIMES, "T", "R", *IDLE_TIMES):
+        model.component(name).setub(longest)
+
+
 def _time_unit(problem: SegmentProblem) -> float:
     """A power of two such that the slowest stage at most copies, or the reload, is at most LARGEST_TIME units."""
     least = max(
@@ -144,11 +158,11 @@ def _variables(model: pyo.ConcreteModel, problem: SegmentProblem) -> None:
     model.z = pyo.Var(
         [(e, o) for e, places in enumerate(problem.tensors) for o in range(len(places))], domain=pyo.Binary
     )
-    for name in ("L", "latency_of", "moved", "fetched", "written", "s", "f", "g", "r"):
+    for name in STAGE_TIMES:
         model.add_component(name, pyo.Var(list(stages), domain=pyo.NonNegativeReals))
     model.T = pyo.Var(domain=pyo.NonNegativeReals)
     model.R = pyo.Var(domain=pyo.NonNegativeReals)
-    for name in ("H", "Q"):
+    for name in IDLE_TIMES:
         model.add_component(name, pyo.Var(["vector", "main", "buffer"], domain=pyo.NonNegativeReals))
 
 
