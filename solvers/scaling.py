@@ -17,7 +17,7 @@ from fractions import Fraction
 from solvers.errors import Unsuitable
 from solvers.program import LinearProgram
 
-GRID_BITS = 26
+GRID_BITS = 32
 ACTIVITY_BITS = 58
 """No sum of absolute values of a row's terms reaches two to this power; CP-SAT's limit is 62."""
 
