@@ -76,9 +76,8 @@ def solve(options: SolveOptions) -> int:
                 raise KeyboardInterrupt(interruption.exit_code) from error
         from cmswitch.report import build_report, summary
 
-        report = build_report(
-            network, chip, _deciding(options, weights, result), result, import_seconds, time.process_time() - started
-        )
+        total_seconds = time.process_time() - started + result.seconds_elsewhere
+        report = build_report(network, chip, _deciding(options, weights, result), result, import_seconds, total_seconds)
         if folder is not None:
             folder.write(_solve_files(result, chip, report.to_json()))
     if not options.quiet:

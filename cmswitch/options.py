@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from cmswitch.naming import nearest
+from solvers import solver_names
 
 COST_MODELS = ("machine", "eq10")
 FORMULATIONS = ("auto",)
-SOLVERS = ("auto", "combinatorial", "highs")
+SOLVERS = ("auto", "combinatorial", *solver_names())
 SCHEDULES = ("dual-mode", "all-compute", "static")
 LATER_SCHEDULES = ("puma", "occ", "cim-mlc")
 Weights = Literal["cold", "resident"]

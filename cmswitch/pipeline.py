@@ -12,7 +12,7 @@ import hw
 from cmswitch.allocation.cost_models import COST_MODELS
 from cmswitch.allocation.pricing import Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
-from cmswitch.allocation.solving import Allocator
+from cmswitch.allocation.solving import Allocator, Fallback
 from cmswitch.costs.roofline import roofline
 from cmswitch.costs.workload import Workload, build_workload
 from cmswitch.errors import InputError
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Why the search stopped, what it holds, and how good that is (cycles)."""
+    """Why the search stopped, what it holds, and how good that is (cycles); on how many programs a solver was replaced."""
 
     termination: str
     status: Literal["optimal", "feasible"]
@@ -66,11 +66,15 @@ class Certificate:
     distinct_segments: int
     programs_solved: int
     cache_hits: int
+    fallbacks: dict[Fallback, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation."""
+    """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation.
+
+    ``seconds`` is CPU time by activity; ``seconds_elsewhere`` is what solvers in other processes took of it.
+    """
 
     workload: Workload
     plan: Plan
@@ -81,6 +85,7 @@ class Result:
     schedule_used: str
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    seconds_elsewhere: float = 0.0
 
 
 class _Clock:
@@ -121,7 +126,7 @@ def compile_network(
         raise InputError(f"unknown schedule '{options.schedule}'{nearest(options.schedule, SCHEDULES)}")
     if options.weights not in WEIGHTS:
         raise InputError(f"unknown weights '{options.weights}'{nearest(options.weights, WEIGHTS)}")
-    allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)  # type: ignore[arg-type]
+    allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)
 
     cost_model = COST_MODELS[options.cost_model]
     builders: dict[int, SegmentBuilder] = {}
@@ -163,6 +168,10 @@ def compile_network(
         warnings.append(
             "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
         )
+    warnings += [
+        f"solver '{fallback.solver}' failed and {fallback.used} took over (programs: {count}): {fallback.reason}"
+        for fallback, count in allocator.journal.fallbacks.items()
+    ]
     optimal = found.gap <= options.gap
     certificate = Certificate(
         termination="optimal" if optimal else _stopped_by(stop, deadline),
@@ -174,6 +183,7 @@ def compile_network(
         distinct_segments=found.effort.distinct,
         programs_solved=found.effort.programs_solved,
         cache_hits=found.effort.cache_hits,
+        fallbacks=dict(allocator.journal.fallbacks),
     )
     return Result(
         workload,
@@ -185,6 +195,7 @@ def compile_network(
         used,
         clock.seconds,
         tuple(warnings),
+        allocator.journal.seconds_elsewhere,
     )
 
 
@@ -224,7 +235,7 @@ def _search(
             machine = cost_model.cost_model == "machine"  # the roofline bounds what this model predicts
             bounds.append(roofline(best[1], options.weights == "resident") if machine else 0.0)
             break
-        start = time.process_time()
+        start = allocator.cpu_seconds()
         found = find_plan(
             builder,
             schedule,
@@ -237,7 +248,7 @@ def _search(
             known,
             cost_model,
         )
-        total = time.process_time() - start
+        total = allocator.cpu_seconds() - start
         clock.seconds["build"] = clock.seconds.get("build", 0.0) + found.effort.build
         clock.seconds["solve"] = clock.seconds.get("solve", 0.0) + found.effort.solve
         clock.seconds["search"] = clock.seconds.get("search", 0.0) + total - found.effort.build - found.effort.solve

@@ -50,6 +50,16 @@ class ChipSection:
 
 
 @dataclass(frozen=True)
+class FallbackSection:
+    """``solver`` failed on so many ``programs`` for this ``reason``, and ``used`` took over."""
+
+    solver: str
+    used: str
+    reason: str
+    programs: int
+
+
+@dataclass(frozen=True)
 class SolveSection:
     """Why the search stopped, what it holds and how good that is. ``gap`` is relative; ``seconds`` are CPU seconds."""
 
@@ -61,6 +71,7 @@ class SolveSection:
     segments_considered: int
     programs_solved: int
     cache_hits: int
+    fallbacks: tuple[FallbackSection, ...]
     seconds: dict[str, float]
 
 
@@ -212,6 +223,10 @@ def build_report(
             segments_considered=certificate.segments_considered,
             programs_solved=certificate.programs_solved,
             cache_hits=certificate.cache_hits,
+            fallbacks=tuple(
+                FallbackSection(fallback.solver, fallback.used, fallback.reason, count)
+                for fallback, count in certificate.fallbacks.items()
+            ),
             seconds={
                 key: round(value, 6)
                 for key, value in {"import": import_seconds, **result.seconds, "total": total_seconds}.items()

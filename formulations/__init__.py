@@ -16,6 +16,7 @@ from formulations.segment import Dependence, Placement, SegmentAllocation, Segme
 if TYPE_CHECKING:
     from formulations.allocation import (
         allocation_start,
+        bound_times,
         build_segment_allocation,
         read_segment_allocation,
         relax_segment_allocation,
@@ -31,6 +32,7 @@ __all__ = [
     "StageData",
     "Use",
     "allocation_start",
+    "bound_times",
     "build_segment_allocation",
     "evaluate",
     "lower_bound",
@@ -41,6 +43,7 @@ __all__ = [
 
 _NEEDS_PYOMO = {
     "allocation_start": "formulations.allocation",
+    "bound_times": "formulations.allocation",
     "build_segment_allocation": "formulations.allocation",
     "read_segment_allocation": "formulations.allocation",
     "relax_segment_allocation": "formulations.allocation",

@@ -53,6 +53,8 @@ from formulations.copies import OptionCopies
 from formulations.segment import SegmentAllocation, SegmentProblem
 from formulations.stages import placements, segment_program
 
+TIME_MARGIN = 1e-6  # by how much floating-point sums of the rows may exceed the exact cost
+
 
 def build_segment_allocation(problem: SegmentProblem) -> pyo.ConcreteModel:
     """The program of ``problem``. ValueError if the problem is not well formed.
@@ -82,3 +84,15 @@ def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> 
     """Values of the choices of ``allocation`` by variable name: a warm start."""
     copies = start_at("y", [stage.copies for stage in problem.stages], allocation.copies)
     return copies | start_at("z", placements(problem), allocation.placements)
+
+
+def bound_times(model: pyo.ConcreteModel, cycles: float) -> None:
+    """Bound every time of the program from above, for a solver that needs finite ranges.
+
+    ``cycles`` is what some allocation costs. The optimum stays: with each variable as small as its rows allow, none of them
+    exceeds T or R, and neither of these the objective.
+    """
+    longest = cycles * (1 + TIME_MARGIN) / model.unit
+    for time in model.component_data_objects(pyo.Var):
+        if time.is_continuous():
+            time.setub(longest)

@@ -75,13 +75,22 @@ def build_duplication(problem: DuplicationProblem) -> pyo.ConcreteModel:
     options = [copy_options(problem, i) for i in range(len(problem.stages))]
     model.unit = time_unit(max(s.cycles(own[-1]) for s, own in zip(problem.stages, options, strict=True)))
     model.y = choices(options)
-    model.T = pyo.Var(domain=pyo.NonNegativeReals)
+    model.T = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, float(_longest(problem, options)) / model.unit))
     add_rows(model, "one_choice", one_each(model.y, options))
     cores = [(float(_cores(problem, i, d)), model.y[i, d]) for i, own in enumerate(options) for d in own]
     add_rows(model, "cores", capacity(cores, problem.cores, none=model.T))
     add_rows(model, "time", _time(model, problem, options))
     model.objective = pyo.Objective(expr=model.unit * model.T)
     return model
+
+
+def _longest(problem: DuplicationProblem, options: list[tuple[int, ...]]) -> Fraction:
+    """Cycles that no choice exceeds: the fewest copies one after another, and the traffic of the most."""
+    times = sum(stage.cycles(own[0]) for stage, own in zip(problem.stages, options, strict=True))
+    if problem.port_rate is None:
+        return Fraction(times)
+    moved = sum(s.traffic + s.copy_traffic * own[-1] for s, own in zip(problem.stages, options, strict=True))
+    return times + Fraction(moved, problem.port_rate)
 
 
 def read_duplication(model: pyo.ConcreteModel, problem: DuplicationProblem) -> tuple[int, ...]:

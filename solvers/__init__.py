@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from solvers.api import solve, solve_linear
-from solvers.errors import SolverFailure, SolverUnavailable, UnknownOption, UnknownSolver
+from solvers.errors import SolverFailure, SolverUnavailable, UnknownOption, UnknownSolver, Unsuitable
 from solvers.program import LinearProgram, Outcome
-from solvers.registry import get_solver, is_installed, solver_names
-from solvers.result import SolveResult, Status, Termination
+from solvers.registry import find_installed, get_solver, is_installed, solver_names
+from solvers.result import Attempt, Conflict, Feature, SolveResult, Status, Termination
 
 __all__ = [
+    "Attempt",
+    "Conflict",
+    "Feature",
     "LinearProgram",
     "Outcome",
     "SolveResult",
@@ -21,6 +24,8 @@ __all__ = [
     "Termination",
     "UnknownOption",
     "UnknownSolver",
+    "Unsuitable",
+    "find_installed",
     "get_solver",
     "is_installed",
     "solve",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from solvers.errors import SolverFailure
-from solvers.program import LinearProgram, Outcome, Settings, read_model
-from solvers.registry import get_solver
-from solvers.result import SolveResult, Status, Termination
+from solvers.conflict import find_conflict
+from solvers.errors import SolverFailure, SolverUnavailable
+from solvers.isolation import Isolated, isolate
+from solvers.program import LinearProgram, Outcome, Settings, Solver, read_model
+from solvers.registry import find_backend, find_installed, get_solver
+from solvers.result import Attempt, Conflict, Feature, SolveResult, Status, Termination
 
 FEASIBILITY = 1e-5  # relative violation that an incumbent may have; the exact re-cost is the formulation's
 GAP_SLACK = 1e-9  # rounding of a gap; and relative to the objective, HiGHS's own absolute tolerance
@@ -18,7 +21,7 @@ GAP_SLACK = 1e-9  # rounding of a gap; and relative to the objective, HiGHS's ow
 
 def solve(
     model: Any,
-    solver: str = "highs",
+    solver: str | Sequence[str] = "highs",
     time_limit: float | None = None,
     gap: float = 0.0,
     threads: int = 1,
@@ -26,34 +29,56 @@ def solve(
     warm_start: Mapping[str, float] | None = None,
     options: Mapping[str, bool | int | float | str] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    on_incumbent: Callable[[float], None] | None = None,
+    explain: bool = False,
+    isolated: bool = False,
 ) -> SolveResult:
     """Solve a Pyomo mixed integer linear ``model`` and load the incumbent's values into it, if there is one.
 
     ``time_limit`` in seconds; ``gap`` relative; ``warm_start`` by variable name, complete or not; ``options`` are the backend's
-    own. ``should_stop`` is asked several times a second; KeyboardInterrupt does the same as its True: the solve ends with
-    its incumbent and termination ``interrupted``.
+    own (of a list, the first's). ``should_stop`` is asked several times a second; KeyboardInterrupt does the same as its True:
+    the solve ends with its incumbent and termination ``interrupted``. ``on_incumbent`` is given the objective of each incumbent.
+    ``explain``: if the program is infeasible, also find rows that conflict, in at most another time limit or 10 s.
+
+    ``solver`` may be a list: when one fails (crashes, overruns, refuses, is not installed, gives up with nothing) the next gets
+    the model and the whole time limit, and ``attempts`` of the result says so. ``isolated`` runs the backend in another process,
+    so that a crash is a failure like any other and a backend that ignores its time limit or a wish to stop is ended.
 
     Raises UnknownSolver, UnknownOption (both ValueError), SolverUnavailable, and SolverFailure if the model is not a linear
-    program or the backend's incumbent is not feasible. ValueError for a negative limit or gap, or an unknown start name.
+    program or no backend has an answer. ValueError for a negative limit or gap, or an unknown start name.
     """
     if (time_limit is not None and time_limit < 0) or gap < 0 or threads < 1:
         raise ValueError(f"time_limit {time_limit}, gap {gap}, threads {threads}: not a usable setting")
-    backend = get_solver(solver)
+    names = [solver] if isinstance(solver, str) else list(solver)
+    if not names:
+        raise ValueError("the list of solvers is empty")
+    for name in names:
+        find_backend(name)
     began = time.perf_counter()
     program, variables = read_model(model)
-    built = time.perf_counter()
-    broken = _trivially_infeasible(program)
-    if broken:
-        return _result(program, Outcome(Termination.INFEASIBLE, None, None, log=broken), gap, (0.0, 0.0, built - began))
-    settings = Settings(time_limit, gap, threads, seed, _start(program, warm_start), options or {}, should_stop)
-    cpu = time.process_time()
-    outcome = backend.solve(program, settings)
-    seconds = time.perf_counter() - built, time.process_time() - cpu, built - began
-    result = _result(program, outcome, gap, seconds)
-    if outcome.values is not None:
-        for var, name in zip(variables, program.names, strict=True):
-            var.set_value(result.values[name], skip_validation=True)
-    return result
+    build_seconds = time.perf_counter() - began
+    settings = Settings(
+        time_limit, gap, threads, seed, _start(program, warm_start), options or {}, should_stop, on_incumbent
+    )
+    attempts: list[Attempt] = []
+    for name in names:
+        last = name == names[-1]
+        try:
+            result = _attempt(name, program, settings, explain, isolated)
+        except (SolverFailure, SolverUnavailable) as error:
+            if last and not attempts:
+                raise
+            attempts.append(Attempt(name, str(error)))
+            if last:
+                raise SolverFailure("; ".join(f"{a.solver}: {a.reason}" for a in attempts)) from error
+        else:
+            if last or result.termination is not Termination.ERROR or result.status is not Status.NONE:
+                break
+            attempts.append(Attempt(name, "gave up without a solution"))
+        settings = replace(settings, options={})
+    for var, column in zip(variables, program.names if result.values else [], strict=False):
+        var.set_value(result.values[column], skip_validation=True)
+    return replace(result, attempts=tuple(attempts), build_seconds=build_seconds)
 
 
 def solve_linear(program: LinearProgram, solver: str = "highs") -> Outcome:
@@ -66,12 +91,39 @@ def solve_linear(program: LinearProgram, solver: str = "highs") -> Outcome:
     return get_solver(solver).solve(program, Settings())
 
 
-def _trivially_infeasible(program: LinearProgram) -> str:
-    """Name of a row without variables that does not hold, or an empty string."""
+def _attempt(name: str, program: LinearProgram, settings: Settings, explain: bool, isolated: bool) -> SolveResult:
+    """What one backend makes of ``program``."""
+    backend: Solver = isolate(find_installed(name)) if isolated else get_solver(name)
+    began, cpu = time.perf_counter(), time.process_time()
+    conflict = _trivial_conflict(program)
+    outcome = Outcome(Termination.INFEASIBLE, None, None) if conflict else backend.solve(program, settings)
+    seconds = time.perf_counter() - began, time.process_time() - cpu
+    if isinstance(backend, Isolated):
+        seconds = seconds[0], backend.cpu_seconds
+    if explain and outcome.termination is Termination.INFEASIBLE and conflict is None:
+        conflict = find_conflict(backend, program, settings)
+    unsupported = tuple(feature for feature in _asked_for(settings) if feature in backend.lacks)
+    result = _result(program, outcome, settings.gap, seconds)
+    return replace(result, solver=name, unsupported=unsupported, conflict=conflict)
+
+
+def _asked_for(settings: Settings) -> list[Feature]:
+    asked = {
+        Feature.WARM_START: bool(settings.warm_start),
+        Feature.INCUMBENTS: settings.on_incumbent is not None,
+        Feature.THREADS: settings.threads > 1,
+        Feature.SEED: settings.seed != 0,
+        Feature.EARLY_BOUND: settings.time_limit is not None,
+    }
+    return [feature for feature, wanted in asked.items() if wanted]
+
+
+def _trivial_conflict(program: LinearProgram) -> Conflict | None:
+    """A row without variables that does not hold."""
     for r, name in enumerate(program.row_names):
         if program.starts[r] == program.starts[r + 1] and not program.row_lower[r] <= 0.0 <= program.row_upper[r]:
-            return f"{name} has no variables and does not hold"
-    return ""
+            return Conflict((name,), minimal=True)
+    return None
 
 
 def _start(program: LinearProgram, warm_start: Mapping[str, float] | None) -> dict[int, float] | None:
@@ -84,7 +136,7 @@ def _start(program: LinearProgram, warm_start: Mapping[str, float] | None) -> di
     return {number[name]: x for name, x in warm_start.items()}
 
 
-def _result(program: LinearProgram, outcome: Outcome, gap: float, seconds: tuple[float, float, float]) -> SolveResult:
+def _result(program: LinearProgram, outcome: Outcome, gap: float, seconds: tuple[float, float]) -> SolveResult:
     """Check and classify what the backend handed back."""
     objective = reached = None
     values: dict[str, float] = {}
@@ -101,10 +153,10 @@ def _result(program: LinearProgram, outcome: Outcome, gap: float, seconds: tuple
         status = Status.OPTIMAL if outcome.termination is Termination.OPTIMAL and near else Status.FEASIBLE
     termination = outcome.termination
     if termination is Termination.OPTIMAL and status is not Status.OPTIMAL:
-        termination = Termination.ERROR
-    wall, cpu, build = seconds
+        termination = Termination.PRECISION if outcome.rounded and values else Termination.ERROR
+    wall, cpu = seconds
     return SolveResult(
-        termination, status, objective, outcome.bound, reached, wall, cpu, build, values, outcome.nodes, outcome.log
+        termination, status, objective, outcome.bound, reached, wall, cpu, 0.0, values, outcome.nodes, outcome.log
     )
 
 

@@ -19,7 +19,11 @@ class SolverUnavailable(Exception):
 
 
 class SolverFailure(Exception):
-    """The backend broke its contract: it refused the model or reported an incumbent that is not feasible."""
+    """The backend broke its contract: it refused the model, reported an incumbent that is not feasible, crashed or overran."""
+
+
+class Unsuitable(SolverFailure):
+    """The backend cannot take a program of this kind; the message names the variable or the size, and what would help."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

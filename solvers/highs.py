@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import queue
+from collections.abc import Mapping
 
 import highspy
 import numpy as np
 
 from solvers.errors import SolverFailure, UnknownOption, nearest
 from solvers.program import LinearProgram, Outcome, Settings
-from solvers.result import Termination
-
-POLL_SECONDS = 0.05  # how often a running solve looks for an interrupt
-GRACE_SECONDS = 1.0  # by how much a solve may overrun its time limit before it is cancelled from outside
+from solvers.result import Feature, Termination
+from solvers.running import supervise, unbounded_or_infeasible
 
 _STATUS = highspy.HighsModelStatus
 _TERMINATION = {
@@ -38,16 +36,20 @@ class _Quiet(highspy.Highs):
 class Highs:
     """Backend ``highs``. ``options`` are those of HiGHS, by their HiGHS names."""
 
+    lacks: frozenset[Feature] = frozenset()
+    reads_model = False
+
     def solve(self, program: LinearProgram, settings: Settings) -> Outcome:
         """Solve with a fresh HiGHS instance in a thread of its own, so that an interrupt always gets through."""
         solver = _instance(program, settings)
         lines: list[str] = []
         solver.cbLogging += lambda event: lines.append(event.message)
         termination = _run(solver, settings)
-        if solver.getModelStatus() == _STATUS.kUnboundedOrInfeasible:
-            termination = _unbounded_or_infeasible(program, settings)
-        info = solver.getInfo()
         discrete = any(program.integer)
+        doubtful = solver.getModelStatus() == _STATUS.kUnboundedOrInfeasible
+        if doubtful or (discrete and termination is Termination.UNBOUNDED):
+            termination = unbounded_or_infeasible(self, program, settings)
+        info = solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = None
         if feasible and termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED):
@@ -63,7 +65,14 @@ class Highs:
         return Outcome(termination, values, bound, max(0, info.mip_node_count), "".join(lines), prices)
 
 
-def _instance(program: LinearProgram, settings: Settings, *, costs: bool = True) -> highspy.Highs:
+def check_options(options: Mapping[str, bool | int | float | str]) -> None:
+    """UnknownOption if HiGHS has no option of a name or refuses its value."""
+    solver = _Quiet()  # type: ignore[no-untyped-call]
+    for name, value in options.items():
+        _set(solver, name, value)
+
+
+def _instance(program: LinearProgram, settings: Settings) -> highspy.Highs:
     solver = _Quiet()  # type: ignore[no-untyped-call]
     _set(solver, "threads", settings.threads)
     _set(solver, "random_seed", settings.seed)
@@ -76,7 +85,7 @@ def _instance(program: LinearProgram, settings: Settings, *, costs: bool = True)
     lp.num_col_, lp.num_row_ = len(program.cost), len(program.row_names)
     lp.sense_ = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
     lp.offset_ = program.offset
-    lp.col_cost_ = np.array(program.cost if costs else [0.0] * len(program.cost), dtype=float)
+    lp.col_cost_ = np.array(program.cost, dtype=float)
     lp.col_lower_, lp.col_upper_ = np.array(program.lower, dtype=float), np.array(program.upper, dtype=float)
     lp.row_lower_, lp.row_upper_ = np.array(program.row_lower, dtype=float), np.array(program.row_upper, dtype=float)
     if any(program.integer):
@@ -113,43 +122,23 @@ def _set(solver: highspy.Highs, name: str, value: bool | int | float | str) -> N
 def _run(solver: highspy.Highs, settings: Settings) -> Termination:
     """Run to the end; an interrupt, ``should_stop`` or an overrun time limit cancels the solve and keeps the incumbent."""
     solver.HandleUserInterrupt = True
-    failure: list[BaseException] = []
-    done = threading.Event()  # an interrupted Thread.join() takes the thread for finished
+    incumbents: queue.SimpleQueue[float] = queue.SimpleQueue()
+    if settings.on_incumbent is not None:
+        solver.cbMipImprovingSolution += lambda event: incumbents.put(event.data_out.objective_function_value)
 
     def work() -> None:
         try:
             solver.run()
-        except BaseException as error:
-            failure.append(error)
         finally:
-            # The task scheduler belongs to the thread that ran: release it, so that the next solve may choose its threads.
-            highspy.Highs.resetGlobalScheduler(False)
-            done.set()
+            release_scheduler()
 
-    deadline = None if settings.time_limit is None else time.monotonic() + settings.time_limit + GRACE_SECONDS
-    interrupted = overrun = False
-    threading.Thread(target=work, name="highs", daemon=True).start()
-    while not done.is_set():
-        try:
-            done.wait(POLL_SECONDS)
-            if settings.should_stop is not None and settings.should_stop():
-                interrupted = True
-            if deadline is not None and time.monotonic() > deadline:
-                overrun = True
-            if interrupted or overrun:
-                solver.cancelSolve()  # type: ignore[no-untyped-call]
-        except KeyboardInterrupt:
-            interrupted = True
-    if failure:
-        raise failure[0]
+    ended = supervise(work, solver.cancelSolve, settings, incumbents)
     termination = _TERMINATION.get(solver.getModelStatus(), Termination.ERROR)
-    if termination is Termination.INTERRUPTED and overrun and not interrupted:
+    if termination is Termination.INTERRUPTED and ended.overrun:
         return Termination.TIME_LIMIT
     return termination
 
 
-def _unbounded_or_infeasible(program: LinearProgram, settings: Settings) -> Termination:
-    """Tell the two apart by solving without costs."""
-    solver = _instance(program, settings, costs=False)
-    termination = _run(solver, settings)
-    return Termination.UNBOUNDED if termination is Termination.OPTIMAL else termination
+def release_scheduler() -> None:
+    """The task scheduler belongs to the thread that ran: release it there, so that the next solve may choose its threads."""
+    highspy.Highs.resetGlobalScheduler(False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from solvers.errors import SolverFailure
-from solvers.result import Termination
+from solvers.result import Feature, Termination
 
 INFINITY = float("inf")
 
@@ -17,7 +17,8 @@ class LinearProgram:
     """``minimise (maximise) cost x + offset`` subject to ``row_lower <= A x <= row_upper``, ``lower <= x <= upper``.
 
     ``A`` is stored by rows: entries ``starts[r]`` to ``starts[r + 1]`` of ``columns`` and ``coefficients`` are row r. ``names``
-    are the variable names of the Pyomo model, ``row_names`` those of its constraints.
+    are the variable names of the Pyomo model, ``row_names`` those of its constraints. ``source`` is the Pyomo model and its
+    variables by column, for a backend that reads the model itself.
     """
 
     maximise: bool
@@ -33,6 +34,40 @@ class LinearProgram:
     starts: list[int]
     columns: list[int]
     coefficients: list[float]
+    source: tuple[Any, list[Any]] | None = field(default=None, compare=False, repr=False)
+
+    def row(self, r: int) -> list[tuple[int, float]]:
+        """(column, coefficient) of the terms of row ``r``."""
+        span = slice(self.starts[r], self.starts[r + 1])
+        return list(zip(self.columns[span], self.coefficients[span], strict=True))
+
+    def without_costs(self) -> LinearProgram:
+        """The same constraints with nothing to optimise."""
+        return replace(self, cost=[0.0] * len(self.cost), offset=0.0, source=None)
+
+    def with_rows(self, rows: Iterable[int]) -> LinearProgram:
+        """The program with only these rows, in this order, and nothing to optimise."""
+        kept = list(rows)
+        terms = [self.row(r) for r in kept]
+        starts = [0]
+        for row in terms:
+            starts.append(starts[-1] + len(row))
+        return replace(
+            self.without_costs(),
+            row_lower=[self.row_lower[r] for r in kept],
+            row_upper=[self.row_upper[r] for r in kept],
+            row_names=[self.row_names[r] for r in kept],
+            starts=starts,
+            columns=[column for row in terms for column, _ in row],
+            coefficients=[a for row in terms for _, a in row],
+        )
+
+    def with_fixed(self, values: Mapping[int, float]) -> LinearProgram:
+        """The linear program of the continuous variables once the columns of ``values`` have these values."""
+        lower, upper = list(self.lower), list(self.upper)
+        for column, x in values.items():
+            lower[column] = upper[column] = x
+        return replace(self, lower=lower, upper=upper, integer=[False] * len(self.integer), source=None)
 
     def objective(self, values: list[float]) -> float:
         """Objective of ``values``."""
@@ -50,12 +85,9 @@ class LinearProgram:
             if whole and abs(x - round(x)) > slack:
                 return f"{name} = {x} is not a whole number"
         for r, (name, low, high) in enumerate(zip(self.row_names, self.row_lower, self.row_upper, strict=True)):
-            span = range(self.starts[r], self.starts[r + 1])
-            terms = [self.coefficients[t] * values[self.columns[t]] for t in span]
-            total, slack = (
-                sum(terms),
-                tolerance * max([1.0, *(abs(self.coefficients[t]) for t in span), *map(abs, terms)]),
-            )
+            row = self.row(r)
+            terms = [a * values[column] for column, a in row]
+            total, slack = sum(terms), tolerance * max([1.0, *(abs(a) for _, a in row), *map(abs, terms)])
             if not low - slack <= total <= high + slack:
                 return f"{name}: {total} is outside [{low}, {high}]"
         return None
@@ -63,7 +95,10 @@ class LinearProgram:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to solve. ``warm_start`` gives values by column number; ``options`` are the backend's own."""
+    """How to solve. ``warm_start`` gives values by column number; ``options`` are the backend's own.
+
+    ``on_incumbent`` is given the objective of every incumbent, in the thread that called the backend.
+    """
 
     time_limit: float | None = None
     gap: float = 0.0
@@ -72,6 +107,7 @@ class Settings:
     warm_start: Mapping[int, float] | None = None
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     should_stop: Callable[[], bool] | None = None
+    on_incumbent: Callable[[float], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +115,7 @@ class Outcome:
     """What a backend hands back. ``values`` (one per column) only if it has an incumbent; ``bound`` only if proven.
 
     ``prices`` are the dual values (one per row), only of a linear program solved to optimality.
+    ``rounded``: the backend worked on rounded numbers, so that its optimum and ``bound`` may differ by more than the gap.
     """
 
     termination: Termination
@@ -87,15 +124,20 @@ class Outcome:
     nodes: int = 0
     log: str = ""
     prices: list[float] | None = None
+    rounded: bool = False
 
 
 class Solver(Protocol):
     """A backend: one file that turns a :class:`LinearProgram` into an :class:`Outcome`.
 
     It reads no value from a solve without an incumbent, prints nothing, starts from nothing an earlier solve left behind,
-    refuses unknown options with :class:`~solvers.errors.UnknownOption`, and on KeyboardInterrupt returns its incumbent with
-    termination ``INTERRUPTED``.
+    refuses unknown options with :class:`~solvers.errors.UnknownOption` and programs that it cannot take with
+    :class:`~solvers.errors.Unsuitable`, and on KeyboardInterrupt returns its incumbent with termination ``INTERRUPTED``.
+    ``lacks`` is what it ignores; ``reads_model``: it needs ``program.source``.
     """
+
+    lacks: frozenset[Feature]
+    reads_model: bool
 
     def solve(self, program: LinearProgram, settings: Settings) -> Outcome:
         """Solve ``program``."""
@@ -159,5 +201,6 @@ def read_model(model: Any) -> tuple[LinearProgram, list[Any]]:
         starts=starts,
         columns=columns,
         coefficients=coefficients,
+        source=(model, variables),
     )
     return program, variables

@@ -8,7 +8,6 @@ copies and places with room for their tensors, within the arrays that the equati
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -115,12 +114,12 @@ class Eq10Pricer(Pricer):
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`. Always to optimality: there is nothing to gain from ``upper``."""
-        start = time.process_time()
+        start = self._allocator.cpu_seconds()
         segment = self._describe(*price.representative, price.limits)
-        built = time.process_time()
+        built = self._allocator.cpu_seconds()
         allocation, bound = self._allocator.solve_eq10(segment.problem)
         self.effort.build += built - start
-        self.effort.solve += time.process_time() - built
+        self.effort.solve += self._allocator.cpu_seconds() - built
         self.effort.programs_solved += 1
         price.solved = price.tight = True
         price.bound = max(price.bound, (bound + float(segment.write_back)) * (1 - MARGIN))

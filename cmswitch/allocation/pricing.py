@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -266,7 +265,7 @@ class MachinePricer(Pricer):
 
     def bound_runs(self, price: Price) -> None:
         """Raise the bounds of all relaxed prices by the flow of one."""
-        start = time.process_time()
+        start = self._allocator.cpu_seconds()
         first, last, _ = price.representative
         self.runs.add(first, last)  # of its own and of every run inside it
         bounds = self.runs.bounds.tolist()
@@ -275,7 +274,7 @@ class MachinePricer(Pricer):
                 other.bound = bounds[i][j]
         price.by_flow = True
         self.effort.bounds_computed += 1
-        self.effort.solve += time.process_time() - start
+        self.effort.solve += self._allocator.cpu_seconds() - start
 
     def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
         """Raise an unsolved price's bound: of a long segment by its flow, then by the cheap bound, and where flows are worse than
@@ -287,7 +286,7 @@ class MachinePricer(Pricer):
         if self._long(first, last) and kept is None and not price.by_flow:
             self.bound_runs(price)
             return
-        start = time.process_time()
+        start = self._allocator.cpu_seconds()
         self.effort.bounds_computed += 1
         problem = self._problem(price)
         if price.tightenings == 0:
@@ -295,22 +294,22 @@ class MachinePricer(Pricer):
             if price.by_flow and cheap < price.bound:
                 price.tight = True
             price.bound = max(price.bound, cheap)
-            self.effort.build += time.process_time() - start
+            self.effort.build += self._allocator.cpu_seconds() - start
         else:
             price.bound = max(price.bound, self._allocator.linear_bound(problem, should_stop))
-            self.effort.solve += time.process_time() - start
+            self.effort.solve += self._allocator.cpu_seconds() - start
         price.tightenings += 1
         linear = self._allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT
         price.tight = price.tight or price.tightenings > linear or math.isinf(price.bound)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`."""
-        start = time.process_time()
+        start = self._allocator.cpu_seconds()
         problem = self._problem(price)
-        built = time.process_time()
+        built = self._allocator.cpu_seconds()
         solution = self._solution(price, problem, should_stop, upper)
         self.effort.build += built - start
-        self.effort.solve += time.process_time() - built
+        self.effort.solve += self._allocator.cpu_seconds() - built
         self.effort.programs_solved += 1
         price.bound = max(price.bound, solution.bound)
         price.tight = True

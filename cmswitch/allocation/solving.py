@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from cmswitch.errors import InputError, SolverError
 from cmswitch.naming import nearest
+from cmswitch.options import SOLVERS
 from formulations import SegmentAllocation, SegmentProblem, evaluate, solve_segment
 from formulations.eq10 import Eq10Allocation, Eq10Problem, solve_eq10_combinatorial
 from formulations.evaluate import SegmentCost
@@ -25,8 +29,10 @@ MOST_COMBINATORIAL = 30
 LINEAR_TOLERANCE = 1e-6
 """Relative; HiGHS keeps rows and reduced costs to 1e-7."""
 
-SolverName = Literal["auto", "combinatorial", "highs"]
-SOLVERS: tuple[SolverName, ...] = ("auto", "combinatorial", "highs")
+MILP = "highs"
+"""The backend of ``auto``, and the one that takes over from any other that fails."""
+
+log = logging.getLogger("cmswitch")
 
 
 @dataclass(frozen=True)
@@ -39,59 +45,112 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Allocator:
-    """Solves segment programs to a relative ``gap`` with one backend, or (``auto``) the first that proves it."""
+class Started:
+    """What the combinatorial solver leaves to another: an allocation, if it has one, and a bound."""
 
-    solver: SolverName = "auto"
+    solution: Solution
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A program that ``solver`` failed on, with the reason, and who took over."""
+
+    solver: str
+    used: str
+    reason: str
+
+
+@dataclass
+class Journal:
+    """What happened outside the usual: fallbacks with how often, and CPU seconds spent in other processes."""
+
+    fallbacks: Counter[Fallback] = field(default_factory=Counter)
+    seconds_elsewhere: float = 0.0
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """Solves segment programs to a relative ``gap`` with one backend, or (``auto``) the first that proves it.
+
+    A backend of the package ``solvers`` runs in a process of its own. When it fails, HiGHS takes over, and from HiGHS the
+    combinatorial solver, which needs no package; ``journal`` says so.
+
+    Raises:
+        InputError: there is no solver of that name.
+        SolverError: its package is not installed.
+    """
+
+    solver: str = "auto"
     gap: float = 0.0
     threads: int = 1
     seed: int = 0
+    journal: Journal = field(default_factory=Journal, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an unknown solver."""
+        """Refuse a solver that does not exist or is not installed."""
+        import solvers
+
         if self.solver not in SOLVERS:
             raise InputError(f"unknown solver '{self.solver}'{nearest(self.solver, SOLVERS)}")
+        if self.solver in ("auto", "combinatorial"):
+            return
+        try:
+            solvers.find_installed(self.solver)
+        except solvers.SolverUnavailable as error:
+            raise SolverError(f"{error}; or choose --solver combinatorial") from error
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of this process and of the backends in others, from an arbitrary start."""
+        return time.process_time() + self.journal.seconds_elsewhere
 
     def linear_bound(self, problem: SegmentProblem, should_stop: Callable[[], bool] | None = None) -> float:
         """The optimum of the program without integrality, less a margin for the tolerances of the linear solver."""
         from formulations import relax_segment_allocation
+        from solvers import SolverFailure
 
-        result = self._run_highs(relax_segment_allocation(problem), should_stop=should_stop)
+        try:
+            result = self._run(MILP, relax_segment_allocation(problem), should_stop=should_stop)
+        except SolverFailure as error:
+            self._note(MILP, "the bound without linear programming", str(error))
+            return 0.0
         if result.bound is None:
             return 0.0
         return result.bound * (1 - LINEAR_TOLERANCE)
 
-    def _run_highs(self, model: Any, **settings: Any) -> SolveResult:
-        """Solve a Pyomo model. Raises SolverError if HiGHS is missing or fails."""
+    def _run(self, solver: str, model: Any, **settings: Any) -> SolveResult:
+        """Solve with a backend, and with HiGHS if that fails. Raises solvers.SolverFailure if both do."""
         from solvers import SolverFailure, SolverUnavailable, solve
 
+        names = dict.fromkeys((solver, MILP))
         try:
-            return solve(model, solver="highs", threads=self.threads, seed=self.seed, **settings)
-        except (SolverUnavailable, SolverFailure) as error:
-            raise SolverError(f"solver 'highs': {error}; or choose --solver combinatorial") from error
+            result = solve(model, tuple(names), threads=self.threads, seed=self.seed, isolated=True, **settings)
+        except SolverUnavailable as error:
+            raise SolverFailure(str(error)) from error
+        self.journal.seconds_elsewhere += result.cpu_seconds
+        for attempt in result.attempts:
+            self._note(attempt.solver, result.solver, attempt.reason)
+        return result
+
+    def _note(self, solver: str, used: str, reason: str) -> None:
+        fallback = Fallback(solver, used, reason)
+        if fallback not in self.journal.fallbacks:
+            log.info("solver '%s' failed (%s); %s takes over", solver, reason, used)
+        self.journal.fallbacks[fallback] += 1
 
     def solve(self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float = math.inf) -> Solution:
         """Solve one program, or prove that it costs at least ``upper`` cycles (its bound is then ``upper``, its allocation None).
 
-        Once it is to stop, what the combinatorial solver begins with has to do, whichever the solver. HiGHS is not told of
-        ``upper``: proving that nothing is slightly better takes it longer than solving.
+        Once it is to stop, what the combinatorial solver begins with has to do, whichever the solver. A backend is not told of
+        ``upper``: proving that nothing is slightly better takes HiGHS longer than solving.
 
         Raises:
-            SolverError: the backend failed.
+            SolverError: the backend stopped without a reason.
         """
         if self._at_once(problem) and not should_stop():
-            return self._highs(problem, should_stop, None)
-        found = solve_segment(
-            problem,
-            gap=self.gap,
-            upper=None if math.isinf(upper) else math.ceil(upper),
-            node_limit=COMBINATORIAL_NODES // len(problem.stages) if self.solver == "auto" else None,
-            should_stop=should_stop,
-        )
-        solution = Solution(found.allocation, found.cost, float(found.bound))
-        if found.termination == "node_limit" and not should_stop():
-            return self._highs(problem, should_stop, solution)
-        return solution
+            return self._hand_over(problem, should_stop, None, upper)
+        nodes = {"auto": COMBINATORIAL_NODES // len(problem.stages), "combinatorial": None}.get(self.solver, 0)
+        found = self._search(problem, should_stop, upper, nodes)
+        return self._hand_over(problem, should_stop, found, upper) if isinstance(found, Started) else found
 
     def quick(self, problem: SegmentProblem, should_stop: Callable[[], bool]) -> Solution:
         """An allocation that is found quickly, with a bound that may be far from it.
@@ -101,7 +160,7 @@ class Allocator:
         if self._at_once(problem):
             places = _quickest_places(problem)
             settled = tuple((placements[o],) for placements, o in zip(problem.tensors, places, strict=True))
-            found = self._highs(replace(problem, tensors=settled), should_stop, None)
+            found = self._hand_over(replace(problem, tensors=settled), should_stop, None, math.inf)
             if found.allocation is None:
                 return Solution(None, None, 0.0)
             return Solution(replace(found.allocation, placements=places), found.exact, 0.0)
@@ -110,7 +169,39 @@ class Allocator:
         return Solution(found_here.allocation, found_here.cost, float(found_here.bound))
 
     def _at_once(self, problem: SegmentProblem) -> bool:
-        return self.solver == "highs" or (self.solver == "auto" and len(problem.stages) > MOST_COMBINATORIAL)
+        return self.solver == MILP or (self.solver == "auto" and len(problem.stages) > MOST_COMBINATORIAL)
+
+    def _hand_over(
+        self, problem: SegmentProblem, should_stop: Callable[[], bool], started: Started | None, upper: float
+    ) -> Solution:
+        """Solve with a backend, or with the combinatorial solver if all that could take over fail."""
+        from solvers import SolverFailure
+
+        try:
+            return self._program(problem, should_stop, started, upper)
+        except SolverFailure as error:
+            self._note(self._backend, "combinatorial", str(error))
+            found = self._search(problem, should_stop, upper, None)
+            return found.solution if isinstance(found, Started) else found
+
+    @property
+    def _backend(self) -> str:
+        return MILP if self.solver == "auto" else self.solver
+
+    def _search(
+        self, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float, nodes: int | None
+    ) -> Solution | Started:
+        """The combinatorial solver: its solution, or how far it came in ``nodes``."""
+        found = solve_segment(
+            problem,
+            gap=self.gap,
+            upper=None if math.isinf(upper) else math.ceil(upper),
+            node_limit=nodes,
+            should_stop=should_stop,
+        )
+        solution = Solution(found.allocation, found.cost, float(found.bound))
+        unfinished = found.termination == "node_limit" and not should_stop()
+        return Started(solution) if unfinished else solution
 
     def solve_eq10(self, problem: Eq10Problem) -> tuple[Eq10Allocation | None, float]:
         """Solve one program of the published equations to optimality: its allocation (None: infeasible) and a proven bound.
@@ -118,49 +209,61 @@ class Allocator:
         Raises:
             SolverError: the backend failed.
         """
-        if self.solver != "highs" or not problem.operators:
+        if self.solver in ("auto", "combinatorial") or not problem.operators:
             exact = solve_eq10_combinatorial(problem)
             return (None, math.inf) if exact is None else (exact[0], float(exact[1].total))
         from formulations.throughput import solve_eq10
-        from solvers import solve
+        from solvers import SolverFailure
 
         bounds = [0.0]
 
         def optimise(model: object) -> None:
-            result = solve(model, solver="highs", gap=self.gap, threads=self.threads, seed=self.seed)
-            bounds.append(result.bound or 0.0)
+            bounds.append(self._run(self.solver, model, gap=self.gap).bound or 0.0)
 
         try:
             found = solve_eq10(problem, optimise)
-        except ValueError as error:
-            raise SolverError(f"solver 'highs' failed on the published equations: {error}") from error
+        except (ValueError, SolverFailure) as error:
+            raise SolverError(
+                f"solver '{self.solver}' failed on the published equations: {error}; choose --solver combinatorial"
+            ) from error
         return (None, math.inf) if found is None else (found[0], max(bounds) * (1 - LINEAR_TOLERANCE))
 
-    def _highs(self, problem: SegmentProblem, should_stop: Callable[[], bool], start: Solution | None) -> Solution:
-        """Solve with HiGHS, from the allocation and the bound of ``start``."""
-        from formulations import allocation_start, build_segment_allocation, read_segment_allocation
+    def _program(
+        self, problem: SegmentProblem, should_stop: Callable[[], bool], started: Started | None, upper: float
+    ) -> Solution:
+        """Solve with a backend, from the allocation and the bound of ``started``. Raises solvers.SolverFailure.
+
+        Backends other than HiGHS are given finite times, which some need: up to the cost of ``started``, or else ``upper``.
+        """
+        from formulations import allocation_start, bound_times, build_segment_allocation, read_segment_allocation
         from solvers import Termination
 
-        model = build_segment_allocation(problem)
-        warm = (
-            allocation_start(problem, start.allocation) if start is not None and start.allocation is not None else None
-        )
-        result = self._run_highs(model, gap=self.gap, warm_start=warm, should_stop=should_stop)
-        best = start if start is not None and start.exact is not None else None
+        model, warm = build_segment_allocation(problem), None
+        best, bound, most = None, 0.0, math.inf
+        if started is not None:
+            bound = started.solution.bound
+            if started.solution.allocation is not None and started.solution.exact is not None:
+                best = started.solution.allocation, started.solution.exact
+                warm = allocation_start(problem, best[0])
+            if self._backend != MILP:
+                most = upper if best is None else float(best[1].total)
+        if math.isfinite(most):
+            bound_times(model, most)
+        result = self._run(self._backend, model, gap=self.gap, warm_start=warm, should_stop=should_stop)
         if result.status != "none":
             allocation = read_segment_allocation(model, problem)
             exact = evaluate(problem, allocation)
-            if best is None or best.exact is None or exact.total < best.exact.total:
-                best = Solution(allocation, exact, 0.0)
-        bound = max(result.bound if result.bound is not None else 0.0, start.bound if start else 0.0)
-        if best is not None and best.exact is not None:
-            return Solution(best.allocation, best.exact, min(bound, float(best.exact.total)))
+            if best is None or exact.total < best[1].total:
+                best = allocation, exact
+        bound = max(result.bound if result.bound is not None else 0.0, bound)
+        if best is not None:
+            return Solution(*best, min(bound, float(best[1].total)))
         if result.termination is Termination.INFEASIBLE:
-            return Solution(None, None, math.inf)
+            return Solution(None, None, most)
         if result.termination is Termination.INTERRUPTED or should_stop():
             return Solution(None, None, bound)
         raise SolverError(
-            f"solver 'highs' stopped ({result.termination}) without a solution; try --solver combinatorial"
+            f"solver '{result.solver}' stopped ({result.termination}) without a solution; try --solver combinatorial"
         )
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 
 from cmswitch.allocation.eq10_pricing import Eq10Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
-from cmswitch.allocation.solving import Allocator, SolverName
+from cmswitch.allocation.solving import Allocator
 from cmswitch.checker import check_plan, load_plan
 from cmswitch.costs.workload import Workload, build_workload
 from cmswitch.lowering import lower
@@ -20,7 +20,7 @@ from tests.differential.oracle_eq10 import Eq10Space
 NEVER = bool  # bool() is False: nothing stops the search
 
 
-def searched(case: Case, solver: SolverName) -> tuple[Found, Workload]:
+def searched(case: Case, solver: str) -> tuple[Found, Workload]:
     """What the compiler finds with no gap allowed."""
     workload = build_workload(case.network, case.chip)
     found = find_plan(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from cmswitch.allocation.pricing import MachinePricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
-from cmswitch.allocation.solving import Allocator, SolverName
+from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
 from cmswitch.segmentation.monolithic import monolithic_problem
@@ -27,7 +27,7 @@ def enumerated(case: Case) -> Fraction:
     return PlanSpace(case.network, case.chip, case.compute, case.memory, case.resident).best()
 
 
-def searched(case: Case, solver: SolverName) -> Found:
+def searched(case: Case, solver: str) -> Found:
     """What the compiler finds with no gap allowed."""
     workload = build_workload(case.network, case.chip, case.compute)
     limits = Limits(case.compute, case.memory)

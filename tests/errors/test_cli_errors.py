@@ -39,7 +39,8 @@ HINT = "see 'cmswitch solve --help'"
         ),
         (
             ["--solver", "higs"],
-            "argument --solver: unknown value 'higs' (did you mean 'highs'? choose from auto, combinatorial, highs)",
+            "argument --solver: unknown value 'higs' (did you mean 'highs'? choose from auto, combinatorial, brute-force, "
+            "cp-sat, highs, highs-pyomo, scip)",
         ),
         (
             ["--formulation", "auot"],

@@ -70,10 +70,12 @@ class FakePipeline:
                 segments_considered=3,
                 programs_solved=1,
                 cache_hits=2,
+                fallbacks={},
             ),
             roofline_cycles=50,
             schedule_used="dual-mode",
             seconds={"build": 0.25},
+            seconds_elsewhere=0.0,
             warnings=("this is a fake",),
         )
 

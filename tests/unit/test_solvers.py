@@ -10,6 +10,7 @@ import pyomo.environ as pyo
 import pytest
 
 from solvers import (
+    Feature,
     SolverFailure,
     SolverUnavailable,
     Status,
@@ -25,6 +26,9 @@ from solvers.program import LinearProgram, Outcome, Settings
 
 class Scripted:
     """A backend that answers whatever the test wants."""
+
+    lacks: frozenset[Feature] = frozenset()
+    reads_model = False
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -60,9 +64,9 @@ def test_unknown_option_names_the_nearest() -> None:
 
 
 def test_missing_package_is_a_clear_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = registry.Backend("solvers.absent", "Absent", "no_such_package", "no-such-package")
+    backend = registry.Backend("solvers.absent", "Absent", ("no_such_package",))
     monkeypatch.setitem(registry.BACKENDS, "absent", backend)
-    with pytest.raises(SolverUnavailable, match=r"'absent' needs the package no_such_package: pip install no-such"):
+    with pytest.raises(SolverUnavailable, match=r"'absent' needs the package no_such_package: pip install no_such"):
         solve(one_binary(), "absent")
 
 
