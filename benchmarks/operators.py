@@ -244,7 +244,8 @@ def places(network: Network) -> set[Place]:
 def _reason(text: str) -> str:
     """The reason in a message, without the names in it: of the first node that it lists, or after the name of the model."""
     lines = text.splitlines()
-    reason = lines[1].partition("]: ")[2] if len(lines) > 1 else text.partition(": ")[2]
+    first = lines[1].strip() if len(lines) > 1 else text.partition(": ")[2]
+    reason = first.partition("]: ")[2] or first
     return re.sub(r" '[^']*'|(?<=unbound dimension)s? .*", "", reason.partition(";")[0])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class CmswitchError(Exception):
     """Base of all errors that a user can act on. ``str(error)`` is one to a few lines and names the next step."""
@@ -11,6 +13,13 @@ class CmswitchError(Exception):
 
 class InputError(CmswitchError):
     """A file, option or network that cannot be used as given."""
+
+    @staticmethod
+    def listing(where: str, problems: Sequence[str]) -> InputError:
+        """The error of one or several ``problems`` with the input ``where``, all of them in one report."""
+        if len(problems) == 1:
+            return InputError(f"{where}: {problems[0]}")
+        return InputError("\n  ".join((f"{where}: {len(problems)} problems", *problems)))
 
 
 class InfeasibleError(CmswitchError):

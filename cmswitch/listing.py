@@ -53,5 +53,5 @@ def _row(operator: Operator) -> str:
     held = " [operand written at run time]" if matrix is not None and matrix.dynamic else ""
     if matrix is not None and matrix.weight_bits is not None:
         held = f" [{matrix.weight_bits}-bit weights]"
-    fused = "".join(f" + {work.node}" for work in operator.vector)
-    return f"{figures}  {operator.name}{held}{fused}"
+    fused = dict.fromkeys(work.node for work in operator.vector if work.node != operator.name)
+    return f"{figures}  {operator.name}{held}" + "".join(f" + {node}" for node in fused)

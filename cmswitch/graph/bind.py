@@ -5,6 +5,7 @@ Inputs can be given a value too: they become constants, and what follows from th
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from math import prod
@@ -15,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from cmswitch.errors import InputError
+from cmswitch.graph import expressions
 from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.scopes import subgraphs
 from cmswitch.naming import nearest
@@ -44,7 +46,8 @@ def bind(
     """Bind in place and forget the shapes the file states for other values, which may be symbolic or stale.
 
     ``dims`` binds by name; ``batch`` the symbolic first dimensions and those named like one; ``seq`` the symbolic second
-    dimensions and those named like one; ``defaults`` what is left. A dimension without a name is called ``INPUT.AXIS``.
+    dimensions and those named like one; ``defaults`` what is left. A dimension without a name is called ``INPUT.AXIS``; one
+    whose name is an expression, as ``past + sequence``, follows from the names in it.
     """
     sizes = dict(dims)
     for name, size in (("batch", batch), ("seq", seq)):
@@ -53,27 +56,39 @@ def bind(
     wrong = [f"{name}={size}" for name, size in sizes.items() if size < 1]
     if wrong:
         raise InputError(f"{where}: dimensions must be at least 1, not {', '.join(wrong)}")
-    for value in network_inputs(model.graph):
-        if not value.type.tensor_type.HasField("shape"):
-            raise InputError(
-                f"{where}: input {value.name!r} is no tensor with a known number of axes; export it with a shape"
-            )
+    shapeless = [
+        f"input {value.name!r} is no tensor with a known number of axes; export it with a shape"
+        for value in network_inputs(model.graph)
+        if not value.type.tensor_type.HasField("shape")
+    ]
+    if shapeless:
+        raise InputError.listing(where, shapeless)
     symbols = {name: axis for name, axis, _ in _symbols(model.graph)}
-    unknown = [name for name in dims if name not in symbols]
+    parts = {name: expressions.terms(name) for name in symbols}
+    bindable = {*symbols, *(part for found in parts.values() for part in found)}
+    unknown = [name for name in dims if name not in bindable]
     if unknown:
-        raise InputError(f"{where}: {_no_dimension(unknown[0], list(symbols))}")
-    values = dict(dims)
-    for name, axis in symbols.items():
-        kind = _kind(name, axis)
-        option = {"batch": batch, "seq": seq}.get(kind)
-        if option is not None:
-            values.setdefault(name, option)
-    values = {**defaults, **values}
-    _refuse_unused(model, batch, 0, "batch", symbols, where)
-    _refuse_unused(model, seq, 1, "seq", symbols, where)
+        raise InputError.listing(where, [_no_dimension(name, list(symbols)) for name in unknown])
+    options = {"batch": batch, "seq": seq}
+    placed = {n: size for n, axis in symbols.items() if (size := options.get(_kind(n, axis))) is not None}
+    values = {**defaults, **{n: size for n, size in placed.items() if not parts[n]}, **dims}
+    for name in symbols:  # an expression follows from the names that it is made of, else from its place
+        size = values.get(name, expressions.value(name, values))
+        if size is None and parts[name].isdisjoint(symbols):
+            size = placed.get(name)
+        if size is not None:
+            values[name] = size
+    _refuse_unused(model, batch, 0, "batch", symbols, values, where)
+    _refuse_unused(model, seq, 1, "seq", symbols, values, where)
+    left = [f"{name} = {values[name]}" for name in symbols if not 1 <= values.get(name, 1) < 2**63]
+    if left:
+        raise InputError(
+            f"{where}: the bound dimensions leave {', '.join(left)}; every dimension must be from 1 to 2^63 - 1"
+        )
     unbound = [name for name in symbols if name not in values]
+    unbound = [name for name in unbound if parts[name].isdisjoint(unbound)]  # the others follow from these
     if unbound:
-        remedy = " ".join(f"--dim {name}=N" for name in unbound)
+        remedy = " ".join(f"--dim {shlex.quote(f'{name}=N')}" for name in unbound)
         stated = {name: dim.dim_value for name, _, dim in _symbols(model.graph) if dim.HasField("dim_value")}
         shown = ", ".join(f"{name} ({stated[name]} in the file)" if name in stated else name for name in unbound)
         raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {shown}; give `{remedy}`")
@@ -148,15 +163,26 @@ def _no_dimension(name: str, known: list[str]) -> str:
 
 
 def _refuse_unused(
-    model: onnx.ModelProto, size: int | None, axis: int, option: str, symbols: Mapping[str, int], where: str
+    model: onnx.ModelProto,
+    size: int | None,
+    axis: int,
+    option: str,
+    symbols: Mapping[str, int],
+    values: Mapping[str, int],
+    where: str,
 ) -> None:
     """An option that binds nothing is an error unless the file has that size already (axis 1 of an image is no sequence)."""
-    if size is None or any(_kind(name, place) == option for name, place in symbols.items()):
+    named = [name for name, place in symbols.items() if _kind(name, place) == option]
+    if size is None or any(values.get(name) == size for name in named):
         return
+    given = [f"{name}={values[name]}" for name in named if name in values]
+    if given:
+        raise InputError(
+            f"{where}: --{option} {size} has nothing to bind, other options say {', '.join(given)}; leave one of them out"
+        )
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in network_inputs(model.graph)]
     sizes = {shape[axis] for shape in shapes if len(shape) > axis and not (option == "seq" and len(shape) > 3)}
     if sizes != {size}:
-        raise InputError(
-            f"{where}: --{option} {size} has nothing to bind, the inputs have fixed dimensions; "
-            "export the model with a symbolic dimension"
-        )
+        other = f"the unbound dimensions are {', '.join(symbols)}" if symbols else "the inputs have fixed dimensions"
+        remedy = "bind them with `--dim NAME=N`" if symbols else "export the model with a symbolic dimension"
+        raise InputError(f"{where}: --{option} {size} has nothing to bind, {other}; {remedy}")

@@ -9,12 +9,15 @@ from math import prod
 import onnx
 
 from cmswitch.errors import InputError
-from cmswitch.graph.ir import Graph, Node, Shape, Unsupported
+from cmswitch.graph.ir import Graph, Node, Shape, Unknown, Unsupported
 from cmswitch.graph.network import HOST, MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
 from cmswitch.graph.requantize import without_requantization
 from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
 from cmswitch.graph.rules.rule import grouped
 from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through, units
+
+MOST_CHUNKS = 2**20
+"""Chunks of one operator: dependences are found, and simulated, chunk by chunk."""
 
 
 @dataclass(eq=False)
@@ -71,7 +74,8 @@ def apply_rules(graph: Graph) -> list[Mapped]:
         except (Unsupported, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
             contradiction = Unsupported(f"its attributes contradict its shapes ({error})", "export the model again")
             problem = error if isinstance(error, Unsupported) else contradiction
-            if rule is None or lost.isdisjoint(node.inputs):
+            unmapped = rule is None and not isinstance(problem, Unknown)
+            if unmapped or lost.isdisjoint(node.inputs):
                 problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
             lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
     if problems:
@@ -96,6 +100,11 @@ def _check(node: Node, mapped: Mapped) -> None:
         raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
     if isinstance(mapped, View) and node.output_elements() != prod(node.shape(0)):
         raise Unsupported("its output has another number of elements than its input", "correct the target shape")
+    if isinstance(mapped, Product) and mapped.chunks > MOST_CHUNKS:
+        raise Unsupported(
+            f"it makes {mapped.chunks} rows or positions one by one, more than the {MOST_CHUNKS} that are timed",
+            "bind smaller dimensions, or split the model",
+        )
     streamed = mapped.matrix if isinstance(mapped, Product) else 0
     if not isinstance(mapped, Vector) and node.value(streamed).constant:
         raise Unsupported("a constant takes the place of its activation", "fold it before export")
@@ -103,11 +112,14 @@ def _check(node: Node, mapped: Mapped) -> None:
 
 def _describe(node: Node) -> str:
     def shapes(names: Sequence[str]) -> str:
-        known = (node.values[name].shape if name else () for name in names)
-        return ", ".join("?" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in known)
+        return ", ".join(_size(node.values[name].shape) if name else "-" for name in names)
 
     domain = node.domain or "ai.onnx"
     return f"{node.id}: {node.operator} ({domain} {node.version}) [{shapes(node.inputs)}] -> [{shapes(node.outputs)}]"
+
+
+def _size(shape: Shape | None) -> str:
+    return "?" if shape is None else "x".join(map(str, shape)) or "scalar"
 
 
 class _Builder:

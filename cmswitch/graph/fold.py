@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -51,7 +53,8 @@ def _slice(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
 
 
 def _reshape(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
-    shape = [inputs[0].shape[i] if size == 0 else int(size) for i, size in enumerate(inputs[1])]
+    kept = not attributes.get("allowzero")
+    shape = [inputs[0].shape[i] if size == 0 and kept else int(size) for i, size in enumerate(inputs[1])]
     return inputs[0].reshape(shape)
 
 
@@ -59,8 +62,21 @@ def _range(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     return np.array(np.arange(*(limit.item() for limit in inputs)), inputs[0].dtype)
 
 
+def _by_zero(divisor: Array) -> bool:
+    """Whether a division by ``divisor`` has no result; a float's is infinite."""
+    return bool(np.issubdtype(divisor.dtype, np.integer) and not divisor.all())
+
+
+def _modulo(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+    if _by_zero(inputs[1]):
+        raise ZeroDivisionError("division by zero")
+    return np.asarray((np.fmod if attributes.get("fmod") else np.mod)(inputs[0], inputs[1]))
+
+
 def _divide(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     left, right = inputs
+    if _by_zero(right):
+        raise ZeroDivisionError("division by zero")
     if np.issubdtype(left.dtype, np.integer):  # truncated, not floored
         return np.array(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)), left.dtype)
     return np.asarray(left / right)
@@ -90,6 +106,13 @@ def _binary(function: Callable[[Array, Array], Array]) -> Folder:
     return lambda inputs, attributes: function(inputs[0], inputs[1])
 
 
+def _power(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
+    base, exponent = inputs
+    if np.issubdtype(exponent.dtype, np.integer) and (exponent < 0).any():
+        exponent = exponent.astype(np.float64)
+    return np.asarray(np.power(base, exponent)).astype(base.dtype)
+
+
 FOLDERS: dict[str, Folder] = {
     "Identity": lambda inputs, attributes: inputs[0],
     "Cast": _cast,
@@ -108,7 +131,7 @@ FOLDERS: dict[str, Folder] = {
     "Sub": _binary(np.subtract),
     "Mul": _binary(np.multiply),
     "Div": _divide,
-    "Mod": lambda inputs, attributes: (np.fmod if attributes.get("fmod") else np.mod)(inputs[0], inputs[1]),
+    "Mod": _modulo,
     "Equal": _binary(np.equal),
     "Greater": _binary(np.greater),
     "Less": _binary(np.less),
@@ -124,15 +147,35 @@ FOLDERS: dict[str, Folder] = {
     "Floor": lambda inputs, attributes: np.floor(inputs[0]),
     "Ceil": lambda inputs, attributes: np.ceil(inputs[0]),
     "Sqrt": lambda inputs, attributes: np.sqrt(inputs[0]),
-    "Pow": _binary(np.power),
-    "Max": lambda inputs, attributes: np.maximum.reduce(list(inputs)),
-    "Min": lambda inputs, attributes: np.minimum.reduce(list(inputs)),
+    "Pow": _power,
+    "Max": lambda inputs, attributes: reduce(np.maximum, inputs),
+    "Min": lambda inputs, attributes: reduce(np.minimum, inputs),
     "ReduceMax": _reduction(np.max),
     "ReduceMin": _reduction(np.min),
     "ReduceProd": _reduction(np.prod),
     "ReduceSum": _reduction(np.sum),
 }
 """How small constants are evaluated, by operator. What is not here stays a constant of unknown value."""
+
+_COUNTS: dict[str, Callable[[Sequence[Array]], int]] = {
+    "ConstantOfShape": lambda inputs: prod(int(size) for size in inputs[0]),
+    "Expand": lambda inputs: prod(int(size) for size in inputs[1]),
+    "Range": lambda inputs: ceil((inputs[1].item() - inputs[0].item()) / inputs[2].item()),
+}
+"""Elements that operators make whose result may be of any size, whatever the size of their inputs."""
+
+
+def folded(operator: str, inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array | None:
+    """The value of a node of constants; None if it is too large to matter or there is no way to evaluate ``operator``.
+
+    Raises an ArithmeticError or ValueError where the operator has no result. Floats may overflow to infinity.
+    """
+    folder = FOLDERS.get(operator)
+    if folder is None or (operator in _COUNTS and _COUNTS[operator](inputs) > LARGEST):
+        return None
+    with np.errstate(all="ignore"):
+        made = np.asarray(folder(inputs, attributes))
+    return made if made.size <= LARGEST else None
 
 
 def constant_data(attributes: Mapping[str, Any]) -> Array | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cmswitch.errors import InputError
 from cmswitch.graph.bind import bind, bind_values
 from cmswitch.graph.build import build
 from cmswitch.graph.infer import infer
+from cmswitch.graph.known import unknown_operators
 from cmswitch.graph.load import read_model
 from cmswitch.graph.network import Network
 from cmswitch.graph.zoo import ZOO_PREFIX, zoo_entry
@@ -25,6 +27,9 @@ def import_network(
     else:
         path = Path(source)
         name, model, defaults = path.stem, read_model(path), {}
-    bind(model, dims, batch, seq, text, defaults)
-    bind_values(model, values, text)
+    try:
+        bind(model, dims, batch, seq, text, defaults)
+        bind_values(model, values, text)
+    except InputError as error:
+        raise InputError("\n".join((str(error), *unknown_operators(model)))) from error
     return build(infer(model, name))

@@ -15,9 +15,9 @@ from onnx import numpy_helper, shape_inference
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
-from cmswitch.graph.fold import FOLDERS, LARGEST, RANDOM, constant_data, tensor_data
+from cmswitch.graph.fold import RANDOM, constant_data, folded, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
-from cmswitch.graph.scopes import ordered, reads, size, subgraphs, unique_ids
+from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids
 from cmswitch.graph.shapes import SHAPES
 from cmswitch.graph.weights import element_bits, made_weight
 from cmswitch.graph.wellformed import check_well_formed
@@ -79,9 +79,9 @@ class _Inference:
         self._opsets = list(model.opset_import)
         self._versions = {entry.domain: entry.version for entry in model.opset_import}
         self._ir_version = model.ir_version
-        self._name = name
+        self._file = own_values(model.graph) | {value for node in model.graph.node for value in node.output if value}
         try:
-            inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+            inferred = shape_inference.infer_shapes(model).graph
         except (shape_inference.InferenceError, RuntimeError, *MALFORMED) as error:
             raise InputError(
                 f"{name}: the shapes contradict each other ({_first_line(error)}); export the model again"
@@ -110,26 +110,36 @@ class _Inference:
         version = part.version or self._versions.get(domain, 1)
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         before = len(self.found)
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
         try:
             expand = EXPANSIONS.get((domain, proto.op_type))
             runs = not self._visit(part, domain, version, attributes)
             if not runs and not (expand and any(self._shapeless(value) for value in proto.output)):
                 return
-            inputs, outputs = tuple(proto.input), tuple(proto.output)
-            node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
             parts = expand(node) if expand else function_parts(node, proto, self._types)
             if parts is not None:
                 for inner in parts:
+                    self._refuse_shared_names(node, inner)
                     self.sweep(inner, f"{identity}#{inner.proto.name}")
                 return
-        except Unsupported as error:
+        except (Unsupported, *MALFORMED) as error:
+            malformed = Unsupported(f"it is malformed ({_first_line(error)})", "export the model again")
             del self.found[before:]
-            node = replace(node, refusal=error)
-        except MALFORMED as error:
-            raise InputError(
-                f"{self._name}: node {proto.name or proto.op_type!r} is malformed ({_first_line(error)}); export the model again"
-            ) from error
+            node = replace(node, refusal=error if isinstance(error, Unsupported) else malformed)
+            sources = frozenset[str]().union(*(self.values[value].sources for value in reads(proto)))
+            for value in filter(None, outputs):
+                self.values.setdefault(value, Value(None, sources=sources))
         self.found.append(node)
+
+    def _refuse_shared_names(self, node: Node, part: Part) -> None:
+        """Raise Unsupported if a value within the composite ``node`` would have the name of another one of the file."""
+        shared = [value for value in part.proto.output if value in self._file and value not in node.outputs]
+        if shared:
+            raise Unsupported(
+                f"a value within it would be called {shared[0]!r}, as another of the file is",
+                "rename the value or the node",
+            )
 
     def _visit(self, part: Part, domain: str, version: int, attributes: Mapping[str, Any]) -> bool:
         """Record what is known of the outputs; True if they are constants, so that the node never runs."""
@@ -185,15 +195,11 @@ class _Inference:
         if proto.op_type == "CastLike":
             data, kind = self.values[proto.input[0]].data, self.values[proto.input[1]].dtype
             return None if data is None or not kind else data.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-        folder = FOLDERS.get(proto.op_type)
         inputs = [self.values[value].data for value in proto.input if value]
         present = [data for data in inputs if data is not None]
-        if folder is None or not present or len(present) < len(inputs):
+        if not present or len(present) < len(inputs):
             return None
-        if proto.op_type in ("ConstantOfShape", "Expand") and prod(int(i) for i in present[-1]) > LARGEST:
-            return None
-        data = np.asarray(folder(present, attributes))
-        return data if data.size <= LARGEST else None
+        return folded(proto.op_type, present, attributes)
 
     def _state(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> None:
         """Shapes that ONNX leaves open and that are known here."""
@@ -227,9 +233,8 @@ class _Inference:
                 schema, proto, types, data, opset_imports=opsets, ir_version=self._ir_version
             )
         except (shape_inference.InferenceError, RuntimeError) as error:
-            raise InputError(
-                f"{self._name}: node {proto.name or proto.op_type!r} has no valid output shape "
-                f"({_first_line(error)}); check the bound dimensions"
+            raise Unsupported(
+                f"it has no valid output shape ({_first_line(error)})", "check its sizes and the bound dimensions"
             ) from error
         self._types.update(found)
 

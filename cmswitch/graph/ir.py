@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from onnx import TensorProto
+
 if TYPE_CHECKING:
     import numpy as np
 
 Shape = tuple[int, ...]
+
+# fmt: off
+SIZED_BY_DATA = frozenset({
+    "BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "ImageDecoder", "MelWeightMatrix", "NonZero", "Range",
+    "StringNormalizer", "StringSplit", "Unique",
+})
+# fmt: on
+"""Operators the size of whose output the elements of their first input decide."""
 
 
 class Unsupported(Exception):
@@ -19,6 +29,10 @@ class Unsupported(Exception):
     def __init__(self, reason: str, remedy: str) -> None:
         self.reason, self.remedy = reason, remedy
         super().__init__(reason)
+
+
+class Unknown(Unsupported):
+    """What the node needs to be told of its inputs is not known, maybe because an earlier node was refused."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,12 @@ class Value:
     def constant(self) -> bool:
         """Whether the value does not depend on any network input."""
         return self.weight is not None
+
+    @property
+    def untold_sizes(self) -> bool:
+        """Whether it is a constant list of integers, such as decide sizes, whose contents are not known."""
+        integers = self.dtype in (TensorProto.INT32, TensorProto.INT64)
+        return self.constant and self.data is None and integers and len(self.shape or ()) < 2
 
 
 ABSENT = Value(())
@@ -89,11 +109,32 @@ class Node:
             raise Unsupported(f"its output number {index} is left out", "give it a name")
         shape = self.values[self.outputs[index]].shape
         if shape is None and all(self.values[value].shape is not None for value in self.inputs if value):
-            raise Unsupported(
+            raise self._shapeless()
+        return self._known(shape, self.outputs[index])
+
+    def _shapeless(self) -> Unsupported:
+        """Why there is no output shape although those of the inputs are known."""
+        given = [value for value in self.inputs[1:] if value]
+        untold = [value for value in given if self.values[value].untold_sizes]
+        if self.operator in SIZED_BY_DATA or not all(self.values[value].constant for value in given):
+            return Unsupported(
                 "its output size depends on its data",
                 "make what decides the size a constant of the file, or cut the model before this node",
             )
-        return self._known(shape, self.outputs[index])
+        if untold:
+            return self._untold(untold[0])
+        return Unsupported(
+            "no output shape fits its inputs and attributes",
+            "correct its sizes, or convert the model to operator set 7 or later",
+        )
+
+    @staticmethod
+    def _untold(value: str) -> Unsupported:
+        """The refusal of a node that needs the contents of a constant that are not known."""
+        return Unsupported(
+            f"the contents of its constant {value!r} are not known: they are large, or in a file that is missing",
+            "put the file of external data next to the model, or store the constant in the model",
+        )
 
     def output_elements(self, index: int = 0) -> int:
         """Elements of output number ``index``."""
@@ -107,6 +148,8 @@ class Node:
         if index is None or not self.has(index):
             return None
         data = self.value(index).data
+        if data is None and self.value(index).constant:
+            raise self._untold(self.inputs[index])
         if data is None:
             raise Unsupported(
                 f"its input {self.inputs[index]!r} ({name}) is computed at run time", "make it a constant of the file"
@@ -121,7 +164,7 @@ class Node:
     @staticmethod
     def _known(shape: Shape | None, name: str) -> Shape:
         if shape is None:
-            raise Unsupported(
+            raise Unknown(
                 f"the shape of {name!r} does not follow from the input shapes",
                 "bind every dimension with `--dim NAME=N`",
             )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from cmswitch.errors import InputError
+from cmswitch.graph.scopes import subgraphs
 
 SMALL = 4096
 """Bytes up to which the data of a constant is kept: enough for every shape, index list and scalar."""
@@ -35,30 +37,55 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InputError(
             f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported"
         )
-    _check_external(model, path)
+    _read_external(model, path)
     drop_data(model)
     return model
 
 
-def _check_external(model: onnx.ModelProto, path: Path) -> None:
+def _read_external(model: onnx.ModelProto, path: Path) -> None:
+    """Take over small data from other files, where those are there: a shape may be among it. Refuse places outside the folder."""
     folder = path.resolve().parent
-    for tensor in _tensors(model.graph):
+    problems = []
+    for tensor in _tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
-        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        given = {entry.key: entry.value for entry in tensor.external_data}
+        location = given.get("location", "")
         if not location or "\0" in location:
-            raise InputError(
-                f"{path}: the data of {tensor.name!r} is in another file, but the model does not say in which; export it again"
+            problems.append(
+                f"the data of {tensor.name!r} is in another file, but the model does not say in which; export it again"
             )
-        if not (folder / location).resolve().is_relative_to(folder) or Path(location).is_absolute():
-            raise InputError(
-                f"{path}: the data of {tensor.name!r} is at {location!r}, outside the model's folder; move it next to the model"
+        elif not (folder / location).resolve().is_relative_to(folder) or Path(location).is_absolute():
+            problems.append(
+                f"the data of {tensor.name!r} is at {location!r}, outside the model's folder; move it next to the model"
             )
+        else:
+            _take_over(tensor, folder / location, given)
+    if problems:
+        raise InputError.listing(str(path), problems)
+
+
+def _take_over(tensor: onnx.TensorProto, path: Path, given: Mapping[str, str]) -> None:
+    """Put the data of ``tensor`` into it if it is small and the file at ``path`` holds all of it."""
+    try:
+        size = prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        offset = int(given.get("offset") or 0)
+        if not 0 < size <= SMALL or not path.is_file():
+            return
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(size)
+    except (KeyError, OSError, OverflowError, ValueError):
+        return
+    if len(data) == size:
+        tensor.raw_data = data
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
 
 
 def drop_data(model: onnx.ModelProto) -> None:
     """Forget the contents of large constants: only their shapes matter."""
-    for tensor in _tensors(model.graph):
+    for tensor in _tensors(model):
         if tensor.ByteSize() > SMALL:
             for field in (
                 "raw_data",
@@ -72,15 +99,24 @@ def drop_data(model: onnx.ModelProto) -> None:
                 tensor.ClearField(field)
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Every stored tensor of a graph and of its subgraphs."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _tensors(attribute.g)
-            for inner in attribute.graphs:
-                yield from _tensors(inner)
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every stored tensor of a model: of its graph, the subgraphs and the functions."""
+    yield from model.graph.initializer
+    yield from (part for sparse in model.graph.sparse_initializer for part in (sparse.values, sparse.indices))
+    for node in (*model.graph.node, *(node for function in model.functions for node in function.node)):
+        yield from _node_tensors(node)
+
+
+def _node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        if attribute.HasField("sparse_tensor"):
+            yield attribute.sparse_tensor.values
+            yield attribute.sparse_tensor.indices
+        yield from attribute.tensors
+    for inner in subgraphs(node):
+        yield from inner.initializer
+        yield from (part for sparse in inner.sparse_initializer for part in (sparse.values, sparse.indices))
+        for within in inner.node:
+            yield from _node_tensors(within)

@@ -54,29 +54,44 @@ def ordered(graph: onnx.GraphProto, where: str, outer: Collection[str] = ()) -> 
             else:
                 later.append((node, needed))
         if len(later) == len(waiting):
-            node, _ = later[0]
-            missing = next(value for value in reads(node) if value not in defined and value not in outer)
-            raise InputError(
-                f"{where}: node {node.name or node.op_type!r} reads {missing!r}, which nothing before it produces "
-                "(a cycle or a missing node); export the model again"
+            made = {value for node, _ in later for value in node.output}
+            lacking = [(node, sorted(needed - defined - set(outer))) for node, needed in later]
+            unmade = [(node, [v for v in values if v not in made]) for node, values in lacking]
+            listed = [(node, values) for node, values in unmade if values] or lacking[:1]  # else there are only cycles
+            raise InputError.listing(
+                where,
+                [
+                    f"node {node.name or node.op_type!r} reads {', '.join(map(repr, values))}, which nothing before it "
+                    "produces (a cycle or a missing node); export the model again"
+                    for node, values in listed
+                ],
             )
         waiting = later
     return found
 
 
 def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place."""
+    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place.
+
+    No node is called what another one is called in the file, and control characters are escaped.
+    """
+    named = [(node, _printable(node.name)) for node in nodes]
+    own = {name for _, name in named}
     taken: set[str] = set()
     ids = []
-    for index, node in enumerate(nodes):
-        name = node.name
+    for index, (node, name) in enumerate(named):
         if not name or name in taken:
-            name = f"{node.op_type}_{index}"
-            while name in taken:
+            name = f"{_printable(node.op_type)}_{index}"
+            while name in taken or name in own:
                 name += "_"
         taken.add(name)
         ids.append(name)
     return ids
+
+
+def _printable(name: str) -> str:
+    text = str(name)  # protobuf gives bytes where a name is no UTF-8
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:

@@ -16,6 +16,9 @@ from math import ceil, floor, lcm, prod
 from cmswitch.graph.ir import Shape
 from cmswitch.graph.network import Need
 
+MOST_UNITS = 2**20
+"""Units whose reads are found one by one; what has more waits for all of its input."""
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -94,6 +97,8 @@ def reach(inputs: tuple[int, ...], outputs: tuple[int, ...], windows: tuple[Wind
         return Reach(Fraction(window.stride), low, high)
     if all(window == SAME for window in windows) and inputs == outputs:
         return Reach(Fraction(1), Fraction(0), Fraction(0))
+    if prod(outputs) > MOST_UNITS:
+        return Reach(Fraction(0), Fraction(0), Fraction(prod(inputs) - 1))  # any may read all
     rate = Fraction(prod(inputs), prod(outputs))
     lows: list[Fraction] = []
     highs: list[Fraction] = []

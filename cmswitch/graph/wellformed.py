@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 from onnx.defs import OpSchema
 
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
+from cmswitch.graph.scopes import own_values, subgraphs
 
 AGAIN = "export the model again"
 _SINGLE = OpSchema.FormalParameterOption.Single
 
 
 def check_well_formed(model: onnx.ModelProto, name: str) -> None:
-    """Raise InputError, naming the node or value, if ``model`` (without functions) is not well formed."""
+    """Raise InputError, naming every such node and value, if ``model`` (without functions) is not well formed."""
+    problems = [*_repeated(model.graph), *_missing_outputs(model.graph)]
+    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    newest = onnx.defs.onnx_opset_version()
+    if versions.get("", 0) > newest:
+        problems.append(
+            f"operator set {versions['']} is newer than {newest}, the newest that the installed onnx {onnx.__version__} "
+            "knows; upgrade onnx, or export the model for an earlier one"
+        )
+    for graph in _graphs(model.graph):
+        for node in graph.node:
+            problems += _node_problems(node, versions)
+    if problems:
+        raise InputError.listing(name, problems)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph and its subgraphs."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
+
+
+def _repeated(graph: onnx.GraphProto) -> Iterator[str]:
     makers: dict[str, str] = {}
-    made = [(value.name, "a network input") for value in network_inputs(model.graph)]
-    made += [(tensor.name, "a stored tensor") for tensor in model.graph.initializer]
-    made += [(tensor.values.name, "a stored tensor") for tensor in model.graph.sparse_initializer]
-    made += [(value, f"node {_title(node)}") for node in model.graph.node for value in node.output if value]
+    made = [(value.name, "a network input") for value in network_inputs(graph)]
+    made += [(tensor.name, "a stored tensor") for tensor in graph.initializer]
+    made += [(tensor.values.name, "a stored tensor") for tensor in graph.sparse_initializer]
+    made += [(value, f"node {_title(node)}") for node in graph.node for value in node.output if value]
     for value, maker in made:
         if value in makers:
-            raise InputError(
-                f"{name}: {_short(value)} is made twice, by {makers[value]} and by {maker}; "
+            yield (
+                f"{_short(value)} is made twice, by {makers[value]} and by {maker}; "
                 f"each value needs a name of its own: {AGAIN}"
             )
-        makers[value] = maker
-    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
-    for node in model.graph.node:
-        _check_node(node, versions, name)
+        makers.setdefault(value, maker)
 
 
-def _check_node(node: onnx.NodeProto, versions: dict[str, int], name: str) -> None:
+def _missing_outputs(graph: onnx.GraphProto) -> Iterator[str]:
+    made = own_values(graph) | {value for node in graph.node for value in node.output}
+    for value in graph.output:
+        if value.name not in made:
+            yield f"nothing makes the output {_short(value.name)}; {AGAIN}"
+
+
+def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[str]:
     domain = _domain(node.domain)
     if domain not in versions:
         known = ", ".join(_short(d or "ai.onnx") for d in versions)
-        raise InputError(
-            f"{name}: node {_title(node)} is an operator of domain {_short(domain or 'ai.onnx')}, "
+        yield (
+            f"node {_title(node)} is an operator of domain {_short(domain or 'ai.onnx')}, "
             f"of which the file declares no version (it declares {known}); {AGAIN}"
         )
+        return
     try:
         schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
     except (onnx.defs.SchemaError, TypeError):
@@ -48,19 +80,16 @@ def _check_node(node: onnx.NodeProto, versions: dict[str, int], name: str) -> No
         given.pop()
     if not schema.min_input <= len(given) <= schema.max_input:
         most = "" if schema.max_input == schema.min_input else f" to {schema.max_input}"
-        raise InputError(
-            f"{name}: node {_title(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
-        )
+        yield f"node {_title(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
     for position, (value, parameter) in enumerate(zip(given, schema.inputs, strict=False)):
         if not value and parameter.option == _SINGLE:
-            raise InputError(f"{name}: node {_title(node)} lacks input {position} ({parameter.name}); {AGAIN}")
-
+            yield f"node {_title(node)} lacks input {position} ({parameter.name}); {AGAIN}"
     for attribute in node.attribute:
         taken = schema.attributes.get(attribute.name)
         kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
         if taken is not None and taken.type != getattr(OpSchema.AttrType, kind, None):
-            raise InputError(
-                f"{name}: node {_title(node)}: attribute {attribute.name} is of type {kind}, "
+            yield (
+                f"node {_title(node)}: attribute {attribute.name} is of type {kind}, "
                 f"which {node.op_type} does not take; {AGAIN}"
             )
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod, sqrt
 
-import numpy as np
-
 from cmswitch.graph.composites.parts import Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 
@@ -197,11 +195,11 @@ class Visible:
         """As masks, none if every query sees every key."""
         if self.before is None and self.after is None and self.valid is None:
             return []
-        places = parts.constant(np.arange(self.queries).reshape(1, 1, -1, 1))
+        places = parts.count(self.queries, (1, 1, -1, 1))
         if isinstance(self.first, str) or self.first:
             first = self.first if isinstance(self.first, str) else parts.constant(self.first)
             places = parts.add("Add", places, first)
-        numbers = parts.constant(np.arange(self.keys).reshape(1, 1, 1, -1))
+        numbers = parts.count(self.keys, (1, 1, 1, -1))
         found = []
         if self.before is not None:
             oldest = parts.add("Sub", places, parts.constant(self.before))

@@ -11,14 +11,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, MOST_VALUES, Expansion, Part, Parts
 from cmswitch.graph.composites.sequences import items_of, sequence
 from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids
-
-MOST_VALUES = 20_000
-"""Values that the iterations of one Loop or Scan, with everything nested in them, make at most."""
 
 
 class _Body:

@@ -1,4 +1,4 @@
-"""Products that com.microsoft fuses with a sum or an activation."""
+"""Operators of com.microsoft that fuse a product, or a softmax, with a sum, a transposition or an activation."""
 
 from __future__ import annotations
 
@@ -57,6 +57,43 @@ def gemm(node: Node) -> list[Part]:
     return _activated(parts, node, parts.add("Gemm", *node.inputs, **attributes), given)
 
 
+def matmul(node: Node) -> list[Part]:
+    """FusedMatMul, TransposeMatMul: a product of transposed matrices. Constants are stored that way, and scaled."""
+    if node.integer("transBatchA", 0) or node.integer("transBatchB", 0):
+        raise Unsupported("it transposes batch axes", "save the model before its nodes are fused")
+    parts, inputs = Parts(node), list(node.inputs[:2])
+    alpha = float(node.attributes.get("alpha", 1))
+    if alpha != 1 and not node.value(0).constant and not node.value(1).constant:
+        inputs[0] = parts.add("Mul", inputs[0], parts.number(alpha, inputs[0]))
+    for index, name in enumerate(("transA", "transB")):
+        rank = len(node.shape(index))
+        if node.integer(name, 0) and rank > 1:
+            inputs[index] = parts.add("Transpose", inputs[index], perm=(*range(rank - 2), rank - 1, rank - 2))
+    parts.add("MatMul", *inputs, output=node.outputs[0])
+    return parts.list
+
+
+def sum_of_inputs(node: Node) -> list[Part]:
+    """BiasAdd: a tensor, a bias along its last axis and a second tensor, added."""
+    parts = Parts(node)
+    parts.add("Add", parts.add("Add", *node.inputs[:2]), node.inputs[2], output=node.outputs[0])
+    return parts.list
+
+
+def biased_softmax(node: Node) -> list[Part]:
+    """BiasSoftmax: a bias, repeated as far as that is needed, is added before everything from ``axis`` on is normalised."""
+    parts, shape, bias = Parts(node), node.shape(0), node.shape(1)
+    axis = node.integer("axis", 1) % len(shape)
+    missing = len(shape) - len(bias)
+    added = node.inputs[1]
+    if missing > 0 and node.integer("is_inner_broadcast", 1):
+        leading = bias[: len(bias) - (len(shape) - axis)]
+        added = parts.reshape(added, (*leading, *(1,) * missing, *shape[axis:]))
+    total = parts.add("Add", node.inputs[0], added)
+    parts.add("Softmax", total, output=node.outputs[0], axis=axis, version=11)
+    return parts.list
+
+
 EXPANSIONS: dict[tuple[str, str], Expansion] = {
     ("com.microsoft", operator): expansion
     for operator, expansion in {
@@ -64,5 +101,9 @@ EXPANSIONS: dict[tuple[str, str], Expansion] = {
         "NhwcConv": convolution,
         "NhwcFusedConv": convolution,
         "FusedGemm": gemm,
+        "FusedMatMul": matmul,
+        "TransposeMatMul": matmul,
+        "BiasAdd": sum_of_inputs,
+        "BiasSoftmax": biased_softmax,
     }.items()
 }

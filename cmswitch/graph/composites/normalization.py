@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from cmswitch.graph.composites.parts import Expansion, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 
@@ -62,7 +60,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Part]:
     """EmbedLayerNormalization: the embeddings of word, position and segment, added and normalised."""
     parts = Parts(node)
     batch, length = node.shape(0)
-    places = node.inputs[8] if node.has(8) else parts.constant(np.arange(length).reshape(1, -1))
+    places = node.inputs[8] if node.has(8) else parts.count(length, (1, -1))
     total = parts.add("Gather", node.inputs[2], node.inputs[0])
     total = parts.add("Add", total, parts.add("Gather", node.inputs[3], places))
     if node.has(1) and node.has(4):

@@ -19,6 +19,10 @@ INTERNAL_DOMAIN = "cmswitch"
 """Domain of operators that exist only between an expansion and the rule that maps them."""
 
 
+MOST_VALUES = 20_000
+"""Values that the iterations of one Loop or Scan, with everything nested in them, make at most, and pieces of one sequence."""
+
+
 @dataclass(frozen=True)
 class Part:
     """One node of an expansion. Its name is unique among the parts; the composite's id is put before it.
@@ -92,6 +96,11 @@ class Parts:
     def constant(self, values: Any, kind: type = np.int64) -> str:
         """A constant tensor."""
         return self.add("Constant", value=numpy_helper.from_array(np.asarray(values, kind)))
+
+    def count(self, length: int, shape: Sequence[int]) -> str:
+        """The numbers from 0 to ``length - 1``, in ``shape``."""
+        limits = [self.constant(limit) for limit in (0, length, 1)]
+        return self.reshape(self.add("Range", *limits), shape)
 
     def fresh(self) -> list[Part]:
         """The parts since the last call, for an expansion that writes them as it goes."""

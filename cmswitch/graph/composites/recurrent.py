@@ -55,6 +55,12 @@ class _Writer:
         self._steps, self._batch = (data[1], data[0]) if self._batch_first else data[:2]
         self._hidden = feedback[2]
         rows = (len(self._reversed), self._cell.gates * self._hidden)
+        stated = node.integer("hidden_size", self._hidden)
+        if stated != self._hidden:
+            raise Unsupported(
+                f"its hidden_size is {stated}, but its weights are of {self._hidden} states",
+                "correct the attribute `hidden_size` or the weights",
+            )
         if weights[:2] != rows or feedback[:2] != rows:
             raise Unsupported(
                 f"its weights are no {rows[0]} x {rows[1]} x N for {rows[0]} direction(s) and {self._hidden} states",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from cmswitch.graph.composites.attend import Heads, heads
 from cmswitch.graph.composites.parts import Expansion, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
@@ -70,7 +68,7 @@ def _looked_up(parts: Parts, given: Heads, angles: Angles, table: str, half: int
 
 def counted(parts: Parts, first: str, length: int) -> str:
     """Positions [batch, length] from ``first`` [batch] on."""
-    return parts.add("Add", parts.reshape(first, (-1, 1)), parts.constant(np.arange(length).reshape(1, -1)))
+    return parts.add("Add", parts.reshape(first, (-1, 1)), parts.count(length, (1, -1)))
 
 
 def rotary_embedding(node: Node) -> Sequence[Part]:

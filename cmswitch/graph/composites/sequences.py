@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import helper
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
-from cmswitch.graph.ir import Node, Unsupported
+from cmswitch.graph.composites.parts import MOST_VALUES, Expansion, Part, Parts
+from cmswitch.graph.ir import Node, Unknown, Unsupported
 
 
 def sequence(items: Sequence[str], output: str) -> Part:
@@ -20,7 +20,7 @@ def items_of(node: Node, index: int) -> tuple[str, ...]:
     """The values that input number ``index``, a sequence, holds. Raises Unsupported if they are not known."""
     items = node.value(index).items
     if items is None:
-        raise Unsupported(
+        raise Unknown(
             f"what the sequence {node.inputs[index]!r} holds does not follow from constants",
             "replace the sequence by tensors before export",
         )
@@ -89,11 +89,13 @@ def split(node: Node) -> list[Part]:
     if node.has(1) and given is None:
         raise Unsupported(f"its sizes {node.inputs[1]!r} are computed at run time", "make them a constant of the file")
     if given is None:
+        _pieces(size)
         sizes = [1] * size
     elif given.ndim:
         sizes = [int(share) for share in given]
     else:
         share = int(given)
+        _pieces(-(-size // share))
         sizes = [min(share, size - start) for start in range(0, size, share)]
     parts, items, start = Parts(node), [], 0
     for share in sizes:
@@ -104,6 +106,14 @@ def split(node: Node) -> list[Part]:
         items.append(item)
         start += share
     return [*parts.list, sequence(items, node.outputs[0])]
+
+
+def _pieces(count: int) -> None:
+    if count > MOST_VALUES:
+        raise Unsupported(
+            f"it makes {count} pieces, more than the {MOST_VALUES} that are written out",
+            "bind a shorter sequence, or cut it into fewer pieces",
+        )
 
 
 def element(node: Node) -> list[Part] | None:

@@ -13,6 +13,9 @@ from cmswitch.graph.streams import SAME, Link, Window, covering
 _FINEST = 64
 """A scale streams if it is a ratio with at most this denominator."""
 
+LONGEST_AXIS = 2**20
+"""Longest axis of an output that streams: what it reads is found position by position."""
+
 _ROUNDING: dict[str, Callable[[Fraction], int]] = {
     "floor": floor,
     "ceil": ceil,
@@ -39,6 +42,9 @@ def pad(node: Node) -> Vector | View:
     link: dict[int, tuple[int, Window]] = dict(along(range(len(data))))
     for axis, before in zip(axes, pads, strict=False):
         place = axis_of(axis, len(data))
+        if out[place] > LONGEST_AXIS:
+            del link[place]
+            continue
         found = [(i, source(i - before, data[place])) for i in range(out[place])]
         link[place] = (place, covering(1, [(i, read, read) for i, read in found if 0 <= read < data[place]]))
     return Vector("copy", prod(out), ((link, *({} for _ in node.inputs[1:])),), columnwise=False)
@@ -109,7 +115,8 @@ def resize(node: Node) -> Vector | View:
         scale = scales[axis]
         shrink = max(1, -(-data[axis] // out[axis])) if smooth else 1
         taps *= _TAPS[mode] * shrink
-        window = None if scale is None or smooth else _resized(node, mode, scale, data[axis], out[axis])
+        unknown = scale is None or smooth or out[axis] > LONGEST_AXIS
+        window = None if unknown or scale is None else _resized(node, mode, scale, data[axis], out[axis])
         if window is not None:
             link[axis] = (axis, window)
     kind = "copy" if taps == 1 else "pool"

@@ -9,6 +9,9 @@ from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.rules.rule import Product, Rule, Vector, grouped
 from cmswitch.graph.streams import SAME, Link, Window
 
+_PADDING = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+"""What auto_pad may be."""
+
 
 def windows(node: Node, kernel: tuple[int, ...], inputs: Shape, outputs: Shape) -> tuple[Window, ...]:
     """One window per spatial axis, from strides, dilations, pads and auto_pad. Shapes are spatial only."""
@@ -17,12 +20,28 @@ def windows(node: Node, kernel: tuple[int, ...], inputs: Shape, outputs: Shape) 
     dilations = node.integers("dilations") or (1,) * rank
     extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True))
     mode = node.attributes.get("auto_pad", b"NOTSET").decode()
+    if mode not in _PADDING:
+        raise Unsupported(f"auto_pad is {mode!r}", f"use one of {', '.join(_PADDING)}")
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         totals = [max((o - 1) * s + e - i, 0) for i, o, s, e in zip(inputs, outputs, strides, extents, strict=True)]
         pads = tuple(t // 2 if mode == "SAME_UPPER" else t - t // 2 for t in totals)
     else:
         pads = (node.integers("pads") if mode == "NOTSET" else None) or (0,) * rank
     return tuple(Window(s, p, e) for s, p, e in zip(strides, pads[:rank], extents, strict=True))
+
+
+def _agrees(node: Node, kernel: Shape, channels: int) -> None:
+    """Raise Unsupported if the attributes of a convolution say anything else than the shapes of its weight and bias."""
+    stated = node.integers("kernel_shape")
+    if stated is not None and stated != tuple(kernel):
+        raise Unsupported(
+            f"its kernel_shape is {'x'.join(map(str, stated))}, but its weight is of {'x'.join(map(str, kernel))}",
+            "correct the attribute `kernel_shape` or the weight",
+        )
+    if node.has(2) and node.shape(2) != (channels,):
+        raise Unsupported(
+            f"its bias has {prod(node.shape(2))} elements for {channels} output channels", "correct the bias"
+        )
 
 
 def _link(found: tuple[Window, ...]) -> Link:
@@ -41,6 +60,7 @@ def convolution(node: Node) -> Product:
             f"{weight[1]} input channels per group",
             "correct the attribute `group` or the weight's shape",
         )
+    _agrees(node, weight[2:], weight[0])
     spatial = len(data) - 2
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{spatial}-D convolution", "use 1-D to 3-D convolutions")
