@@ -63,7 +63,6 @@ class Certificate:
     bound_cycles: int
     gap: float
     segments_considered: int
-    distinct_segments: int
     programs_solved: int
     cache_hits: int
     fallbacks: dict[Fallback, int] = field(default_factory=dict)
@@ -180,7 +179,6 @@ def compile_network(
         bound_cycles=found.plan.bound_cycles,
         gap=found.gap,
         segments_considered=found.edges_considered,
-        distinct_segments=found.effort.distinct,
         programs_solved=found.effort.programs_solved,
         cache_hits=found.effort.cache_hits,
         fallbacks=dict(allocator.journal.fallbacks),

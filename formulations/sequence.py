@@ -63,11 +63,8 @@ class Sequence:
     @cached_property
     def times(self) -> tuple[Times, ...]:
         """Cycles of each operator by its copies."""
-        whole = [end - start == 1 for start, end in zip(self.first_cell, self.first_cell[1:], strict=False)]
-        return tuple(
-            _times(self, k) if one else _nothing(self.stages[k])
-            for k, one in zip(range(len(whole)), whole, strict=True)
-        )
+        whole = [end - start == 1 for start, end in pairwise(self.first_cell)]
+        return tuple(_times(self, k) if one else _nothing() for k, one in enumerate(whole))
 
     @cached_property
     def edges(self) -> Pipeline:
@@ -158,7 +155,7 @@ def _times(sequence: Sequence, k: int) -> Times:
     )
 
 
-def _nothing(stage: StageData) -> Times:
+def _nothing() -> Times:
     """Of an operator of several cells, whose weights are counted by cell."""
     zero = np.zeros(1)
     return Times(zero, zero, zero, zero, zero, zero, zero, 0.0, 0.0)

@@ -108,9 +108,9 @@ class Eq10Pricer(Pricer):
         """See :class:`Pricer`. The equations know no room in the buffer."""
         return ("arrays",) if self.limits.memory else ()
 
-    def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
+    def tighten(self, price: Price, should_stop: Callable[[], bool]) -> None:
         """See :class:`Pricer`. Nothing lies between the first bound and the optimum."""
-        self.solve(price, should_stop or bool)
+        self.solve(price, should_stop)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`. Always to optimality: there is nothing to gain from ``upper``."""
@@ -155,7 +155,7 @@ class Eq10Pricer(Pricer):
         places = self._places(first, last, dict(kept), shared, private)
         return Outcome(segment.works, tuple(copies), places, price.exact.write_back, assigned)
 
-    def _first_bound(self, price: Price, hurry: bool) -> None:
+    def _first_bound(self, price: Price) -> None:
         first, last, _ = price.representative
         pieces, free, dropped = self.workload.pieces(first, last), self._reload_free(first, last), 0
         for piece in pieces:

@@ -119,8 +119,6 @@ class Effort:
     solve: float = 0.0
     programs_solved: int = 0
     cache_hits: int = 0
-    distinct: int = 0
-    bounds_computed: int = 0
 
     def __add__(self, other: Effort) -> Effort:
         """The effort of both."""
@@ -160,17 +158,14 @@ class Pricer(ABC):
         """Where tensors may be kept across cuts."""
         return ("arrays", "buffer") if self.limits.memory else ("buffer",)
 
-    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
-        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together.
-
-        In a ``hurry`` its first bound is the cheapest there is.
-        """
+    def relaxed(self, first: int, last: int) -> Price:
+        """The price of the segment whatever tensors are kept; infinite if its operators do not fit together."""
         key = (*self._key(first, last, {}), self._reload_free(first, last))
         price = self._relaxed.get(key)
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
             if self.workload.arrays_between(first, last) <= self.limits.compute:
-                self._first_bound(price, hurry)
+                self._first_bound(price)
         return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
@@ -182,7 +177,6 @@ class Pricer(ABC):
         if price is None:
             price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
             self._prices[key] = price
-            self.effort.distinct += 1
         elif price.solved:
             self.effort.cache_hits += 1
         return price
@@ -195,11 +189,11 @@ class Pricer(ABC):
         return self._resident_weights and first == 0 and last == len(self.workload.cells)
 
     @abstractmethod
-    def _first_bound(self, price: Price, hurry: bool) -> None:
+    def _first_bound(self, price: Price) -> None:
         """Give a relaxed price its first bound."""
 
     @abstractmethod
-    def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
+    def tighten(self, price: Price, should_stop: Callable[[], bool]) -> None:
         """Raise an unsolved price's bound by the next better one. It is ``tight`` when only solving raises it further."""
 
     @abstractmethod
@@ -230,9 +224,9 @@ class MachinePricer(Pricer):
         """Bounds of all segments from the linear programs of some."""
         return Runs(self.builder, self.limits)
 
-    def relaxed(self, first: int, last: int, hurry: bool = False) -> Price:
+    def relaxed(self, first: int, last: int) -> Price:
         """See :class:`Pricer`."""
-        price = super().relaxed(first, last, hurry)
+        price = super().relaxed(first, last)
         if not self._reload_free(first, last):
             self._runs_priced[first, last] = price
         return price
@@ -259,7 +253,7 @@ class MachinePricer(Pricer):
     def _quick(self) -> QuickBounds:
         return QuickBounds(self.builder, self.limits.compute)
 
-    def _first_bound(self, price: Price, hurry: bool) -> None:
+    def _first_bound(self, price: Price) -> None:
         first, last, _ = price.representative
         price.bound = 0.0 if self._reload_free(first, last) else self._quick.of(first, last)
 
@@ -273,10 +267,9 @@ class MachinePricer(Pricer):
             if bounds[i][j] > other.bound and not other.solved:
                 other.bound = bounds[i][j]
         price.by_flow = True
-        self.effort.bounds_computed += 1
         self.effort.solve += self._allocator.cpu_seconds() - start
 
-    def tighten(self, price: Price, should_stop: Callable[[], bool] | None = None) -> None:
+    def tighten(self, price: Price, should_stop: Callable[[], bool]) -> None:
         """Raise an unsolved price's bound: of a long segment by its flow, then by the cheap bound, and where flows are worse than
         that by the linear program.
 
@@ -287,7 +280,6 @@ class MachinePricer(Pricer):
             self.bound_runs(price)
             return
         start = self._allocator.cpu_seconds()
-        self.effort.bounds_computed += 1
         problem = self._problem(price)
         if price.tightenings == 0:
             cheap = float(lower_bound(problem))

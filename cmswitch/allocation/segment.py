@@ -1,6 +1,6 @@
 """One segment described once: its pieces, where each tensor may live, and the allocation problem that results.
 
-The formulations see the problem's numbers, lowering the description; both follow ``docs/machine-model.md``.
+The formulations see the problem's numbers, plan and lowering the places; both follow ``docs/machine-model.md``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Limits:
-    """Arrays that a segment may use in each mode (kept tensors included), and whether tensors may live in arrays."""
+    """Arrays that a segment may use in each mode, those of kept tensors included."""
 
     compute: int
     memory: int
@@ -41,10 +41,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Segment:
-    """Cells ``first`` to ``last`` (exclusive) with ``kept`` tensors resident: the pieces' work, the places, the problem.
+    """A run of cells with ``kept`` tensors resident: the pieces' work, the places, the problem.
 
-    ``choices[e]`` are the places of ``problem.tensors[e]``, in the same order; ``fixed`` the tensors without a choice
-    that live in main memory.
+    ``choices[e]`` are the places of ``problem.tensors[e]``, in the same order; a tensor in neither lives in main memory.
     """
 
     works: tuple[PieceWork, ...]

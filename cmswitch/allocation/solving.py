@@ -103,7 +103,7 @@ class Allocator:
         """CPU seconds of this process and of the backends in others, from an arbitrary start."""
         return time.process_time() + self.journal.seconds_elsewhere
 
-    def linear_bound(self, problem: SegmentProblem, should_stop: Callable[[], bool] | None = None) -> float:
+    def linear_bound(self, problem: SegmentProblem, should_stop: Callable[[], bool]) -> float:
         """The optimum of the program without integrality, less a margin for the tolerances of the linear solver."""
         from formulations import relax_segment_allocation
         from solvers import SolverFailure

@@ -156,5 +156,4 @@ class ExactModes:
             node = edge.source
         edges.reverse()
         modes.reverse()
-        cost = sum(e.price.cost for e in edges)
-        return total, Path(tuple(edges), total, cost, tuple(modes))
+        return total, Path(tuple(edges), tuple(modes))

@@ -11,7 +11,7 @@ from formulations.monolithic import Candidate, MonolithicProblem
 
 def monolithic_problem(pricer: MachinePricer) -> MonolithicProblem:
     """Every segment between every two states that can be reached, with nothing pruned by a bound."""
-    graph, chip = KeptGraph(CutGraph(pricer, lambda: False)), pricer.workload.chip
+    graph, chip = KeptGraph(CutGraph(pricer)), pricer.workload.chip
     nodes = [Node(0, ())]
     numbers = {nodes[0]: 0}
     candidates = []

@@ -66,7 +66,7 @@ def find_plan(
     workload, chip = builder.workload, builder.workload.chip
     pricer = cost_model(builder, limits, allocator, resident_weights)
     switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
-    cuts = CutGraph(pricer, should_stop)
+    cuts = CutGraph(pricer)
     cuts.tighten(should_stop)
 
     def with_switches(path: Path) -> tuple[Path, float]:
@@ -74,12 +74,12 @@ def find_plan(
 
     def solved(plan: Path) -> tuple[Path, float] | None:
         for edge in plan.edges:
-            for hurry in (should_stop, always, never):
+            for stop in (should_stop, _always, _never):
                 if edge.price.exact is None and not edge.price.solved:
-                    pricer.solve(edge.price, hurry)
+                    pricer.solve(edge.price, stop)
             if edge.price.exact is None:
                 return None
-        return with_switches(replace(plan, cost=sum(e.price.cost for e in plan.edges)))
+        return with_switches(plan)
 
     def with_cuts_of(path: Path) -> tuple[Path, float]:
         nothing_kept = solved(cuts.unkept(path))
@@ -117,12 +117,12 @@ def _bound_cycles(bound: float) -> int:
     return math.ceil(bound * (1 - ROUNDING) - 1e-6)
 
 
-def always() -> bool:
+def _always() -> bool:
     """The first plan takes what a solver begins with if time is up before it has found anything."""
     return True
 
 
-def never() -> bool:
+def _never() -> bool:
     """A plan is always found: if need be the first one is worked out although time is up."""
     return False
 

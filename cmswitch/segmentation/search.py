@@ -57,15 +57,18 @@ class Label:
 
 @dataclass(frozen=True)
 class Path:
-    """A sequence of edges from the first cut to the last and the sum of their bounds and costs (no switches).
+    """A sequence of edges from the first cut to the last.
 
     ``modes`` are the arrays in compute mode in each segment, if they were decided together with the path.
     """
 
     edges: tuple[Edge, ...]
-    bound: float
-    cost: float
     modes: tuple[int, ...] | None = None
+
+    @property
+    def cost(self) -> float:
+        """Cycles of its segments, without switches; infinite unless all are solved."""
+        return sum(edge.price.cost for edge in self.edges)
 
 
 class Graph(Protocol):
@@ -82,14 +85,14 @@ class Graph(Protocol):
 class CutGraph:
     """Nodes are cuts; each segment's program may keep any tensor, so that a path bounds every plan with its cuts."""
 
-    def __init__(self, pricer: Pricer, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, pricer: Pricer) -> None:
         self.pricer = pricer
         cells = len(pricer.workload.cells)
         self._out: list[list[Edge]] = []
         for first in range(cells):
             self._out.append([])
             for last in range(first + 1, cells + 1):
-                price = pricer.relaxed(first, last, hurry=should_stop())
+                price = pricer.relaxed(first, last)
                 if math.isinf(price.bound):
                     break
                 self._out[first].append(Edge(Node(first, ()), Node(last, ()), (), 0, price))
@@ -131,12 +134,12 @@ class CutGraph:
         while cut < len(self._out):
             edges.append(min(self._out[cut], key=lambda e: e.price.bound + self.ahead[e.target.cut]))
             cut = edges[-1].target.cut
-        return Path(tuple(edges), self.ahead[0], math.inf)
+        return Path(tuple(edges))
 
     def unkept(self, path: Path) -> Path:
         """The plan with the cuts of ``path`` in which nothing is kept across them."""
         edges = [Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges]
-        return Path(tuple(edges), path.bound, math.inf)
+        return Path(tuple(edges))
 
 
 def keeping(path: Path, pricer: Pricer) -> Path | None:
@@ -158,7 +161,7 @@ def keeping(path: Path, pricer: Pricer) -> Path | None:
         target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
         edges.append(Edge(node, target, resident, 0, pricer.price(node.cut, last, resident)))
         node = target
-    return Path(tuple(edges), path.bound, math.inf)
+    return Path(tuple(edges))
 
 
 def outliving(workload: Workload, first: int, last: int) -> Iterator[int]:
@@ -342,8 +345,8 @@ class Search:
 def walk(labels: list[dict[Node, Label]], by_bound: bool) -> Path:
     """The path that ends at the last cut, by bounds or by solved costs."""
     edges: list[Edge] = []
-    end = label = labels[-1][Node(len(labels) - 1, ())]
+    label = labels[-1][Node(len(labels) - 1, ())]
     while (edge := label.bound_edge if by_bound else label.cost_edge) is not None:
         edges.append(edge)
         label = labels[edge.source.cut][edge.source]
-    return Path(tuple(reversed(edges)), end.bound, end.cost)
+    return Path(tuple(reversed(edges)))

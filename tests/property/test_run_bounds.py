@@ -80,7 +80,7 @@ def test_the_bound_of_a_chain_is_close_to_its_optimum() -> None:
     pricer = MachinePricer(SegmentBuilder(workload), Limits(chip.arrays, 0), Allocator(gap=0.01))
     shorter, price = pricer.relaxed(0, 8), pricer.relaxed(0, 9)
     quick = price.bound
-    pricer.tighten(price)
+    pricer.tighten(price, lambda: False)
     bound = price.bound
     pricer.solve(price, bool)
     assert quick < 0.9 * price.cost
