@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from cmswitch.naming import nearest
+from cmswitch.segmentation.plan import CostModelName
 from solvers import solver_names
 
-COST_MODELS = ("machine", "eq10")
+COST_MODELS = get_args(CostModelName)
 FORMULATIONS = ("auto",)
 SOLVERS = ("auto", "combinatorial", *solver_names())
 SCHEDULES = ("dual-mode", "all-compute", "static")

@@ -6,11 +6,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import hw
 from cmswitch.allocation.cost_models import COST_MODELS
-from cmswitch.allocation.pricing import Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator, Fallback
 from cmswitch.costs.roofline import roofline
@@ -19,14 +19,12 @@ from cmswitch.errors import InputError
 from cmswitch.graph.network import Network
 from cmswitch.lowering import lower
 from cmswitch.naming import nearest
+from cmswitch.options import SCHEDULES, WEIGHTS, Weights
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import Plan
 from cmswitch.segmentation.schedule import Found, find_plan
 from cmswitch.simulator import Timing, simulate
 
-Schedule = Literal["dual-mode", "all-compute", "static"]
-SCHEDULES: tuple[Schedule, ...] = ("dual-mode", "all-compute", "static")
-WEIGHTS = ("cold", "resident")
 SEARCH_SHARE = 0.999
 """Share of the gap at which the search stops, so that rounding does not carry the result over it."""
 
@@ -41,16 +39,29 @@ class Options:
     """Everything that decides a result besides the network and the chip.
 
     ``gap`` is relative; ``time_limit`` in seconds covers the search. See ``cmswitch solve --help`` for the values.
+
+    Raises:
+        InputError: a cost model, schedule or kind of weights does not exist.
     """
 
     cost_model: str = "machine"
     schedule: str = "dual-mode"
     solver: str = "auto"
-    weights: Literal["cold", "resident"] = "cold"
+    weights: Weights = "cold"
     gap: float = 1e-3
     time_limit: float | None = None
     threads: int = 1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what does not exist."""
+        for what, value, known in (
+            ("cost model", self.cost_model, tuple(COST_MODELS)),
+            ("schedule", self.schedule, SCHEDULES),
+            ("weights", self.weights, WEIGHTS),
+        ):
+            if value not in known:
+                raise InputError(f"unknown {what} '{value}'{nearest(value, known)}")
 
 
 @dataclass(frozen=True)
@@ -87,16 +98,6 @@ class Result:
     seconds_elsewhere: float = 0.0
 
 
-class _Clock:
-    """CPU seconds by activity."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def measure(self, name: str, start: float) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
-
-
 def compile_network(
     network: Network,
     chip: hw.Chip,
@@ -112,149 +113,168 @@ def compile_network(
         InfeasibleError: the chip cannot hold some operator.
         SolverError: a solver is missing or failed.
     """
-    options = options or Options()
-    clock = _Clock()
-    deadline = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
+    return _Compilation(network, chip, options or Options(), progress, should_stop).result()
 
-    def stop() -> bool:
-        return time.monotonic() >= deadline or (should_stop is not None and should_stop())
 
-    if options.cost_model not in COST_MODELS:
-        raise InputError(f"unknown cost model '{options.cost_model}'{nearest(options.cost_model, tuple(COST_MODELS))}")
-    if options.schedule not in SCHEDULES:
-        raise InputError(f"unknown schedule '{options.schedule}'{nearest(options.schedule, SCHEDULES)}")
-    if options.weights not in WEIGHTS:
-        raise InputError(f"unknown weights '{options.weights}'{nearest(options.weights, WEIGHTS)}")
-    allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)
+@dataclass(frozen=True)
+class _Executed:
+    """A plan, the program that carries it out, and what the simulator measured."""
 
-    cost_model = COST_MODELS[options.cost_model]
-    builders: dict[int, SegmentBuilder] = {}
+    found: Found
+    workload: Workload
+    program: Program
+    timing: Timing
 
-    def search(schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
-        spaces = []
-        for limits in schedule_limits(schedule, chip):
-            cut = cost_model.cutting_limit(limits, chip)
-            if cut not in builders:
-                builders[cut] = SegmentBuilder(build_workload(network, chip, cut))
-            if builders[cut].workload.largest_cell <= limits.compute:
-                spaces.append((limits, builders[cut]))
-        return _search(spaces, cost_model, options, schedule, allocator, stop, progress, clock, known)
 
-    used, warnings = options.schedule, []
-    if options.schedule == "dual-mode" and chip.modes.switchable:
-        compute_only, workload = search("all-compute")
-        found, workload = search("dual-mode", compute_only)
-        program, timing = _execute(found, workload, clock)
+class _Compilation:
+    """One call of :func:`compile_network`."""
+
+    def __init__(
+        self,
+        network: Network,
+        chip: hw.Chip,
+        options: Options,
+        progress: Progress | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> None:
+        self.network, self.chip, self.options = network, chip, options
+        self.cost_model = COST_MODELS[options.cost_model]
+        self.allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)
+        self.seconds: dict[str, float] = {}
+        self.warnings: list[str] = []
+        self._progress, self._should_stop = progress, should_stop
+        self._deadline = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
+        self._builders: dict[int, SegmentBuilder] = {}
+
+    def result(self) -> Result:
+        """Search, execute, certify."""
+        used = self.options.schedule
+        if used == "dual-mode" and self.chip.modes.switchable:
+            done, used = self._dual_mode()
+        else:
+            done = self._execute(*self._search(used))
+        self.warnings += self.cost_model.warnings(done.workload)
+        resident = done.found.plan.resident_weights
+        if self.options.weights == "resident" and not resident:
+            self.warnings.append(
+                "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
+            )
+        self.warnings += [
+            f"solver '{fallback.solver}' failed and {fallback.used} took over (programs: {count}): {fallback.reason}"
+            for fallback, count in self.allocator.journal.fallbacks.items()
+        ]
+        return Result(
+            done.workload,
+            done.found.plan,
+            done.program,
+            done.timing,
+            self._certificate(done.found),
+            roofline(done.workload, resident),
+            used,
+            self.seconds,
+            tuple(self.warnings),
+            self.allocator.journal.seconds_elsewhere,
+        )
+
+    def _dual_mode(self) -> tuple[_Executed, str]:
+        """The best plan that starts from the all-compute one, and the schedule that simulation lets stand."""
+        compute_only, _ = self._search("all-compute")
+        found, workload = self._search("dual-mode", compute_only)
         found = replace(found, effort=found.effort + compute_only.effort)
-        if found.path is not compute_only.path:
-            other_program, other_timing = _execute(compute_only, workload, clock)
-            if other_timing.total_cycles < timing.total_cycles:
-                faster = (
-                    f"the all-compute plan is faster in simulation ({other_timing.total_cycles} against "
-                    f"{timing.total_cycles} cycles)"
-                )
-                if cost_model.simulation_decides:
-                    warnings.append(f"{faster} and is returned instead")
-                    found = replace(compute_only, bound=found.bound)
-                    program, timing, used = other_program, other_timing, "all-compute"
-                else:
-                    warnings.append(f"{faster}; --schedule all-compute returns it")
-    else:
-        found, workload = search(options.schedule)
-        program, timing = _execute(found, workload, clock)
-    warnings += cost_model.warnings(workload)
-    if options.weights == "resident" and not found.plan.resident_weights:
-        warnings.append(
-            "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
+        done = self._execute(found, workload)
+        if found.path is compute_only.path:
+            return done, "dual-mode"
+        other = self._execute(compute_only, workload)
+        if other.timing.total_cycles >= done.timing.total_cycles:
+            return done, "dual-mode"
+        faster = (
+            f"the all-compute plan is faster in simulation ({other.timing.total_cycles} against "
+            f"{done.timing.total_cycles} cycles)"
         )
-    warnings += [
-        f"solver '{fallback.solver}' failed and {fallback.used} took over (programs: {count}): {fallback.reason}"
-        for fallback, count in allocator.journal.fallbacks.items()
-    ]
-    optimal = found.gap <= options.gap
-    certificate = Certificate(
-        termination="optimal" if optimal else _stopped_by(stop, deadline),
-        status="optimal" if optimal else "feasible",
-        objective_cycles=found.plan.predicted_cycles,
-        bound_cycles=found.plan.bound_cycles,
-        gap=found.gap,
-        segments_considered=found.edges_considered,
-        programs_solved=found.effort.programs_solved,
-        cache_hits=found.effort.cache_hits,
-        fallbacks=dict(allocator.journal.fallbacks),
-    )
-    return Result(
-        workload,
-        found.plan,
-        program,
-        timing,
-        certificate,
-        roofline(workload, found.plan.resident_weights),
-        used,
-        clock.seconds,
-        tuple(warnings),
-        allocator.journal.seconds_elsewhere,
-    )
+        if not self.cost_model.simulation_decides:
+            self.warnings.append(f"{faster}; --schedule all-compute returns it")
+            return done, "dual-mode"
+        self.warnings.append(f"{faster} and is returned instead")
+        return replace(other, found=replace(compute_only, bound=found.bound)), "all-compute"
 
+    def _search(self, schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
+        """The best plan under any of the schedule's limits, not worse than ``known``. Limits that time leaves out count in
+        the bound."""
+        options, resident = self.options, self.options.weights == "resident"
+        best: tuple[Found, Workload] | None = None
+        bounds: list[float] = []
+        for limits, builder in self._spaces(schedule):
+            if best is not None and self._stopped():
+                machine = options.cost_model == "machine"  # the roofline bounds what this model predicts
+                bounds.append(roofline(best[1], resident) if machine else 0.0)
+                break
+            start = self.allocator.cpu_seconds()
+            found = find_plan(
+                builder,
+                schedule,
+                limits,
+                self.allocator,
+                options.gap * SEARCH_SHARE,
+                self._stopped,
+                resident,
+                partial(self._progress, schedule) if self._progress else None,
+                known,
+                self.cost_model,
+            )
+            self._spend("build", found.effort.build)
+            self._spend("solve", found.effort.solve)
+            self._spend("search", self.allocator.cpu_seconds() - start - found.effort.build - found.effort.solve)
+            bounds.append(found.bound)
+            if best is None or found.cost < best[0].cost:
+                best = found, builder.workload
+        assert best is not None
+        return best[0].with_bound(min(bounds)), best[1]
 
-def _stopped_by(stop: Callable[[], bool], deadline: float) -> str:
-    """Why a search ended without reaching the gap."""
-    if time.monotonic() >= deadline:
-        return "time_limit"
-    return "interrupted" if stop() else "gap"
+    def _spaces(self, schedule: str) -> list[tuple[Limits, SegmentBuilder]]:
+        """The schedule's limits that hold the largest cell, each with the workload as it is cut for them."""
+        spaces = []
+        for limits in schedule_limits(schedule, self.chip):
+            cut = self.cost_model.cutting_limit(limits, self.chip)
+            if cut not in self._builders:
+                self._builders[cut] = SegmentBuilder(build_workload(self.network, self.chip, cut))
+            if self._builders[cut].workload.largest_cell <= limits.compute:
+                spaces.append((limits, self._builders[cut]))
+        return spaces
 
+    def _execute(self, found: Found, workload: Workload) -> _Executed:
+        start = time.process_time()
+        program = lower(found.plan, workload)
+        lowered = time.process_time()
+        timing = simulate(program, workload.chip)
+        self._spend("lower", lowered - start)
+        self._spend("simulate", time.process_time() - lowered)
+        return _Executed(found, workload, program, timing)
 
-def _execute(found: Found, workload: Workload, clock: _Clock) -> tuple[Program, Timing]:
-    start = time.process_time()
-    program = lower(found.plan, workload)
-    clock.measure("lower", start)
-    start = time.process_time()
-    timing = simulate(program, workload.chip)
-    clock.measure("simulate", start)
-    return program, timing
-
-
-def _search(
-    spaces: list[tuple[Limits, SegmentBuilder]],
-    cost_model: type[Pricer],
-    options: Options,
-    schedule: str,
-    allocator: Allocator,
-    stop: Callable[[], bool],
-    progress: Progress | None,
-    clock: _Clock,
-    known: Found | None,
-) -> tuple[Found, Workload]:
-    """The best plan under any of the schedule's limits. Those that time leaves out count in the bound."""
-    best: tuple[Found, Workload] | None = None
-    bounds: list[float] = []
-    for limits, builder in spaces:
-        if best is not None and stop():
-            machine = cost_model.cost_model == "machine"  # the roofline bounds what this model predicts
-            bounds.append(roofline(best[1], options.weights == "resident") if machine else 0.0)
-            break
-        start = allocator.cpu_seconds()
-        found = find_plan(
-            builder,
-            schedule,
-            limits,
-            allocator,
-            options.gap * SEARCH_SHARE,
-            stop,
-            options.weights == "resident",
-            None if progress is None else lambda cost, bound: progress(schedule, cost, bound),
-            known,
-            cost_model,
+    def _certificate(self, found: Found) -> Certificate:
+        optimal = found.gap <= self.options.gap
+        return Certificate(
+            termination="optimal" if optimal else self._stopped_by(),
+            status="optimal" if optimal else "feasible",
+            objective_cycles=found.plan.predicted_cycles,
+            bound_cycles=found.plan.bound_cycles,
+            gap=found.gap,
+            segments_considered=found.edges_considered,
+            programs_solved=found.effort.programs_solved,
+            cache_hits=found.effort.cache_hits,
+            fallbacks=dict(self.allocator.journal.fallbacks),
         )
-        total = allocator.cpu_seconds() - start
-        clock.seconds["build"] = clock.seconds.get("build", 0.0) + found.effort.build
-        clock.seconds["solve"] = clock.seconds.get("solve", 0.0) + found.effort.solve
-        clock.seconds["search"] = clock.seconds.get("search", 0.0) + total - found.effort.build - found.effort.solve
-        bounds.append(found.bound)
-        if best is None or found.cost < best[0].cost:
-            best = found, builder.workload
-    assert best is not None
-    return best[0].with_bound(min(bounds)), best[1]
+
+    def _stopped(self) -> bool:
+        return time.monotonic() >= self._deadline or (self._should_stop is not None and self._should_stop())
+
+    def _stopped_by(self) -> str:
+        """Why a search ended without reaching the gap."""
+        if time.monotonic() >= self._deadline:
+            return "time_limit"
+        return "interrupted" if self._stopped() else "gap"
+
+    def _spend(self, activity: str, seconds: float) -> None:
+        self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
 
 def schedule_limits(schedule: str, chip: hw.Chip) -> list[Limits]:

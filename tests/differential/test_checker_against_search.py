@@ -12,7 +12,8 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.checker import check_plan, load_plan
 from cmswitch.costs.workload import build_workload
 from cmswitch.errors import InfeasibleError
-from cmswitch.pipeline import SCHEDULES, Options, compile_network
+from cmswitch.options import SCHEDULES
+from cmswitch.pipeline import Options, compile_network
 from cmswitch.segmentation.schedule import find_plan
 from tests.differential.network_strategies import Case, cases
 

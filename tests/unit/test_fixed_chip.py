@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cmswitch.checker import check_plan
-from cmswitch.pipeline import SCHEDULES, Options, compile_network
+from cmswitch.options import SCHEDULES
+from cmswitch.pipeline import Options, compile_network
 from tests.unit.test_checker import CHAIN, CHIP
 
 FIXED = CHIP.with_changes(**{"modes": {"switchable": False}})
