@@ -43,8 +43,8 @@ import numpy as np
 
 from formulations.segment import Dependence
 from formulations.sequence import Pace, Program, Sequence, Vector
+from formulations.sharing import SAFETY
 
-SAFETY = 1 - 1e-9  # sums in floating point
 LEAST_PRICE = 1e-12  # smaller prices are rounding, and cannot be divided by
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import hw
 from cmswitch.allocation.content import SegmentKey
-from cmswitch.allocation.pricing import Kept, Outcome, Price, Pricer
+from cmswitch.allocation.pricing import ROUNDING, Kept, Outcome, Price, Pricer
 from cmswitch.allocation.segment import Home, Limits, Place, SegmentBuilder, home_of
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.work import PieceWork
@@ -31,9 +31,6 @@ from formulations.eq10 import (
     bound_segment,
     evaluate_eq10,
 )
-
-MARGIN = 1e-9
-"""Relative; a bound in floating point is lower by as much."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class Eq10Pricer(Pricer):
         self.effort.solve += self._allocator.cpu_seconds() - built
         self.effort.programs_solved += 1
         price.solved = price.tight = True
-        price.bound = max(price.bound, (bound + float(segment.write_back)) * (1 - MARGIN))
+        price.bound = max(price.bound, (bound + float(segment.write_back)) * (1 - ROUNDING))
         if allocation is not None:
             cost = evaluate_eq10(segment.problem, allocation)
             price.exact = Eq10SegmentCost(cost.execute, cost.reload, segment.write_back, allocation)
@@ -134,7 +131,7 @@ class Eq10Pricer(Pricer):
         price = super().price(first, last, kept, limits)
         if not price.solved:
             extra = self._write_back(first, last, dict(kept)) - self._write_back(first, last, None)
-            price.bound = max(price.bound, (self.relaxed(first, last).bound + float(extra)) * (1 - MARGIN))
+            price.bound = max(price.bound, (self.relaxed(first, last).bound + float(extra)) * (1 - ROUNDING))
         return price
 
     def outcome(self, first: int, last: int, kept: Kept, price: Price) -> Outcome:
@@ -162,7 +159,7 @@ class Eq10Pricer(Pricer):
             dropped += sum(size for last_use, size in self._never_kept(piece) if last_use > last)
         alone = (self._bound(piece, free) for piece in pieces)
         bound = bound_segment(b for b in alone if b) + float(dropped / self.workload.chip.main_memory.bandwidth)
-        price.bound = (1 - MARGIN) * bound
+        price.bound = (1 - ROUNDING) * bound
 
     def _bound(self, piece: Piece, reload_free: bool) -> OperatorBound | None:
         """What a piece costs at least, whatever tensors are kept (None: no matrix product)."""

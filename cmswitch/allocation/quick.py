@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cmswitch.allocation.pricing import ROUNDING
 from cmswitch.allocation.segment import SegmentBuilder
 from cmswitch.costs.workload import Piece
-
-ROUNDING = 1e-9
-"""Relative; sums of cycles in floating point differ by less."""
 
 
 @dataclass(frozen=True)

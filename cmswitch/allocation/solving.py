@@ -24,7 +24,8 @@ COMBINATORIAL_NODES = 600
 """Nodes, divided by the operators of the segment, after which ``auto`` hands it from the combinatorial solver to HiGHS."""
 
 MOST_COMBINATORIAL = 30
-"""Operators beyond which ``auto`` goes to HiGHS at once: the root of the combinatorial search alone takes longer."""
+"""Operators beyond which ``auto`` goes to HiGHS at once: ``COMBINATORIAL_NODES`` leaves fewer than 20 nodes to the search, whose
+root alone takes longer than HiGHS."""
 
 LINEAR_TOLERANCE = 1e-6
 """Relative; HiGHS keeps rows and reduced costs to 1e-7."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cmswitch.allocation.pricing import MachinePricer
+from cmswitch.allocation.machine_pricing import MachinePricer
 from cmswitch.segmentation.search import CutGraph, KeptGraph, Node
 from formulations.monolithic import Candidate, MonolithicProblem
 

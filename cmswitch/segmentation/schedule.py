@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from cmswitch.allocation.pricing import Effort, MachinePricer, Pricer
+from cmswitch.allocation.machine_pricing import MachinePricer
+from cmswitch.allocation.pricing import ROUNDING, Effort, Pricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.workload import Workload
@@ -15,9 +16,6 @@ from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
 from cmswitch.segmentation.search import CutGraph, KeptGraph, Path, Search, keeping
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
-
-ROUNDING = 1e-9
-"""Relative; sums of segment costs in floating point differ by less."""
 
 
 @dataclass(frozen=True)
@@ -68,34 +66,15 @@ def find_plan(
     switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
     cuts = CutGraph(pricer)
     cuts.tighten(should_stop)
-
-    def with_switches(path: Path) -> tuple[Path, float]:
-        return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
-
-    def solved(plan: Path) -> tuple[Path, float] | None:
-        for edge in plan.edges:
-            for stop in (should_stop, _always, _never):
-                if edge.price.exact is None and not edge.price.solved:
-                    pricer.solve(edge.price, stop)
-            if edge.price.exact is None:
-                return None
-        return with_switches(plan)
-
-    def with_cuts_of(path: Path) -> tuple[Path, float]:
-        nothing_kept = solved(cuts.unkept(path))
-        assert nothing_kept is not None
-        kept = keeping(path, pricer)
-        all_kept = None if kept is None or should_stop() else solved(kept)
-        return nothing_kept if all_kept is None or all_kept[1] >= nothing_kept[1] else all_kept
-
+    plans = _Plans(pricer, cuts, should_stop)
     preferred = known.path if known else None
-    search = Search(cuts, gap, switch_bound, with_cuts_of, should_stop, on_progress, preferred)
-    path, path_cost = (known.path, known.path_cost) if known else with_cuts_of(cuts.shortest())
+    search = Search(cuts, gap, switch_bound, plans.with_cuts_of, should_stop, on_progress, preferred)
+    path, path_cost = (known.path, known.path_cost) if known else plans.with_cuts_of(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
         graph, bound_of_cuts = KeptGraph(cuts), bound
-        search = Search(graph, gap, switch_bound, with_switches, should_stop, on_progress, preferred)
+        search = Search(graph, gap, switch_bound, plans.with_switches, should_stop, on_progress, preferred)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
         if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:
@@ -112,19 +91,42 @@ def find_plan(
     return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost)
 
 
+class _Plans:
+    """Turns the paths of a search into plans: paths of solved segments, each with its cycles, switches included."""
+
+    def __init__(self, pricer: Pricer, cuts: CutGraph, should_stop: Callable[[], bool]) -> None:
+        self._pricer, self._cuts, self._should_stop = pricer, cuts, should_stop
+
+    def with_switches(self, path: Path) -> tuple[Path, float]:
+        """A path of solved segments, and its cycles."""
+        chip = self._pricer.workload.chip
+        return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
+
+    def with_cuts_of(self, path: Path) -> tuple[Path, float]:
+        """The better of two plans with the cuts of ``path``: nothing kept across them, and whatever the buffer holds."""
+        nothing_kept = self._solved(self._cuts.unkept(path))
+        assert nothing_kept is not None
+        kept = keeping(path, self._pricer)
+        all_kept = None if kept is None or self._should_stop() else self._solved(kept)
+        return nothing_kept if all_kept is None or all_kept[1] >= nothing_kept[1] else all_kept
+
+    def _solved(self, path: Path) -> tuple[Path, float] | None:
+        """``path`` with every segment solved; None if one of them is infeasible.
+
+        When time is up a solver returns what it begins with, and if that is nothing, it works the segment out all the same.
+        """
+        for edge in path.edges:
+            for stop in (self._should_stop, lambda: True, lambda: False):
+                if edge.price.exact is None and not edge.price.solved:
+                    self._pricer.solve(edge.price, stop)
+            if edge.price.exact is None:
+                return None
+        return self.with_switches(path)
+
+
 def _bound_cycles(bound: float) -> int:
     """A bound in whole cycles that rounding errors of the search cannot have raised."""
     return math.ceil(bound * (1 - ROUNDING) - 1e-6)
-
-
-def _always() -> bool:
-    """The first plan takes what a solver begins with if time is up before it has found anything."""
-    return True
-
-
-def _never() -> bool:
-    """A plan is always found: if need be the first one is worked out although time is up."""
-    return False
 
 
 def _plan(

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from cmswitch.allocation.pricing import MachinePricer
+from cmswitch.allocation.machine_pricing import MachinePricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.dependence import Dependences

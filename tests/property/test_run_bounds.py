@@ -7,7 +7,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmswitch.allocation.pricing import MachinePricer, Price
+from cmswitch.allocation.machine_pricing import MachinePricer
+from cmswitch.allocation.pricing import Price
 from cmswitch.allocation.runs import Runs
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator

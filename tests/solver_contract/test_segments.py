@@ -120,7 +120,7 @@ def test_the_combinatorial_solver_takes_over_from_highs(monkeypatch: pytest.Monk
     solution = allocator.solve(PAIR, NEVER)
     assert solution.exact is not None and solution.exact.total == evaluate(PAIR, TWICE_IN_ARRAYS).total
     assert [(f.used, "SIGSEGV" in f.reason) for f in allocator.journal.fallbacks] == [("combinatorial", True)]
-    assert allocator.linear_bound(PAIR, lambda: False) == 0.0
+    assert allocator.linear_bound(PAIR, NEVER) == 0.0
 
 
 def test_a_solver_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
