@@ -17,7 +17,7 @@ from cmswitch.graph.bind import network_inputs
 from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
 from cmswitch.graph.fold import RANDOM, constant_data, folded, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
-from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids
+from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids, write_plain_domains
 from cmswitch.graph.shapes import SHAPES
 from cmswitch.graph.weights import element_bits, made_weight
 from cmswitch.graph.wellformed import check_well_formed
@@ -31,6 +31,7 @@ MALFORMED = (TypeError, ValueError, KeyError, IndexError, ArithmeticError, onnx.
 
 def infer(model: onnx.ModelProto, name: str) -> Graph:
     """The bound graph of ``model``. Raises InputError for a graph that has no order or contradicts its own shapes."""
+    write_plain_domains(model)
     if model.functions:
         model = _inlined(model, name)
     check_well_formed(model, name)
@@ -106,7 +107,7 @@ class _Inference:
     def sweep(self, part: Part, identity: str) -> None:
         """Record what is known of the node's outputs, and the node or its parts in ``found`` unless they are constants."""
         proto = part.proto
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = proto.domain
         version = part.version or self._versions.get(domain, 1)
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         before = len(self.found)

@@ -22,6 +22,19 @@ def size(graph: onnx.GraphProto) -> int:
     return len(graph.node) + sum(size(inner) for node in graph.node for inner in subgraphs(node))
 
 
+def write_plain_domains(model: onnx.ModelProto) -> None:
+    """Give ONNX's own domain, which a file may also call ``ai.onnx``, its plain name throughout ``model``, in place."""
+    for named in (*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)):
+        if named.domain == "ai.onnx":
+            named.domain = ""
+    waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    while waiting:
+        node = waiting.pop()
+        if node.domain == "ai.onnx":
+            node.domain = ""
+        waiting.extend(inner for graph in subgraphs(node) for inner in graph.node)
+
+
 def own_values(graph: onnx.GraphProto) -> set[str]:
     """Values that a graph has before any of its nodes runs."""
     stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}

@@ -23,9 +23,9 @@ class Form:
     constants: str = ""
 
 
-def network(form: Form, reader: str) -> Network:
-    """A convolution, the node, and a reader of what it makes."""
-    text = f"""<ir_version: 8, opset_import: ["" : {form.version}]>
+def network(form: Form, reader: str, declared: str = "", domain: str = "") -> Network:
+    """A convolution, the node, and a reader of what it makes, with the names by which the file calls ONNX's own domain."""
+    text = f"""<ir_version: 8, opset_import: ["{declared}" : {form.version}]>
         sketch (float[1,4,8,8] x) => (float z) <{form.constants}> {{
             c = Conv <kernel_shape = [1, 1]> (x, w)
             {form.node}
@@ -33,7 +33,7 @@ def network(form: Form, reader: str) -> Network:
         }}"""
     model = onnx.parser.parse_model(text)
     for node, name in zip(model.graph.node, ("producer", "node", "reader"), strict=True):
-        node.name = name
+        node.name, node.domain = name, domain
     model.graph.initializer.append(numpy_helper.from_array(np.zeros((4, 4, 1, 1), np.float32), "w"))
     model.graph.output[0].type.CopyFrom(onnx.helper.make_empty_tensor_value_info("z").type)
     return build(infer(model, "sketch"))
@@ -127,3 +127,10 @@ def test_forms_mean_the_same(operator: str) -> None:
     for other in others:
         assert other.operators == first.operators
         assert other.tensors == first.tensors
+
+
+@pytest.mark.parametrize("operator", ("Softmax of everything but the batch", "ReduceSum", "Squeeze"))
+@pytest.mark.parametrize(("declared", "domain"), [("ai.onnx", ""), ("", "ai.onnx"), ("ai.onnx", "ai.onnx")])
+def test_either_name_of_the_standard_domain(operator: str, declared: str, domain: str) -> None:
+    form = FORMS[operator][-1]
+    assert network(form, "z = Neg(y)", declared, domain) == network(form, "z = Neg(y)")
