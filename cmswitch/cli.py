@@ -111,6 +111,8 @@ def _run(arguments: Sequence[str]) -> int:
                     "cmswitch check: error: --dim, --value, --batch and --seq need --model\nsee 'cmswitch check --help'"
                 )
             return commands.check(given.plan, _model_options(given) if given.model else None, given.hw, given.json)
+        case "verify":
+            return commands.verify(_verify_options(given))
         case "inspect":
             return commands.inspect(_model_options(given), given.json)
         case "hw" if given.hw_command == "validate":
@@ -154,6 +156,8 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--hw", metavar="CHIP", help="its chip (default: likewise)")
     _add_sizes(check)
     _add_output(check)
+
+    _add_verify(commands)
 
     inspect = commands.add_parser("inspect", help="operators, shapes and MACs of a network, and what runs where")
     _add_model(inspect)
@@ -258,6 +262,41 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
     add("--quiet", action="store_true", help="no progress bar and no warnings on stderr")
 
 
+def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
+    verify = commands.add_parser(
+        "verify",
+        help="execute the program of a network on numbers and compare it",
+        description="Compile a network, execute its program on quantised numbers, and compare every matrix product with an "
+        "integer reference (exactly) and the outputs with onnxruntime on floats.",
+        epilog="Exit codes: 0 exact (with --adc: executed), 1 not exact or no feasible plan, 2 bad input or usage.",
+    )
+    _add_model(verify)
+    _add_chip(verify)
+    add = verify.add_argument
+    add("--schedule", type=opt.choice(opt.SCHEDULES), default="dual-mode", metavar="|".join(opt.SCHEDULES))
+    add("--gap", type=opt.relative_gap, default=0.05, metavar="G", help="gap of the plan (default: 0.05)")
+    add("--time-limit", type=opt.seconds, metavar="S", help="stop searching for a plan after S seconds")
+    add("--inputs", metavar="FILE", type=Path, help="an .npz with an array for each network input (default: generated)")
+    add("--seed", type=opt.whole_number(0, opt.LARGEST_SEED), default=0, metavar="N", help="of generated numbers")
+    add(
+        "--calibration",
+        type=opt.choice(opt.CALIBRATIONS),
+        default="minmax",
+        metavar="|".join(opt.CALIBRATIONS),
+        help="how the range of an activation is found (default: minmax)",
+    )
+    add(
+        "--adc",
+        type=opt.choice(opt.ADCS),
+        default="off",
+        metavar="|".join(opt.ADCS),
+        help="converters of array.adc_bits: off (default, exact), clip (a level per unit) or round (levels cover all sums)",
+    )
+    add("--layers", type=opt.whole_number(1, opt.MOST_LAYERS), metavar="N", help="only the first N matrix products")
+    _add_output(verify)
+    add("--quiet", action="store_true", help="no progress bar and no table of operators")
+
+
 def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help="an ONNX file, or zoo:NAME for a network built on the spot")
     _add_sizes(command)
@@ -323,6 +362,24 @@ def _solve_options(given: argparse.Namespace) -> opt.SolveOptions:
         threads=given.threads,
         seed=given.seed,
         out=given.out,
+        json=given.json,
+        quiet=given.quiet,
+        verbose=given.verbose,
+    )
+
+
+def _verify_options(given: argparse.Namespace) -> opt.VerifyOptions:
+    return opt.VerifyOptions(
+        network=_model_options(given),
+        chip=given.hw,
+        schedule=given.schedule,
+        gap=given.gap,
+        time_limit=given.time_limit,
+        inputs=given.inputs,
+        seed=given.seed,
+        calibration=given.calibration,
+        adc=given.adc,
+        layers=given.layers,
         json=given.json,
         quiet=given.quiet,
         verbose=given.verbose,

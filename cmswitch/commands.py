@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import logging
 import platform
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import CmswitchError, InputError
-from cmswitch.options import ModelOptions, SolveOptions, Weights
+from cmswitch.options import ModelOptions, SolveOptions, VerifyOptions, Weights
 from cmswitch.output import OutputFolder
-from cmswitch.progress import Interruption, ProgressBar
+from cmswitch.progress import Interruption, ProgressBar, StepBar
 from cmswitch.version import __version__
 
 if TYPE_CHECKING:
@@ -218,6 +219,49 @@ def check(plan: Path, model: ModelOptions | None, chip_name: str | None, as_json
     else:
         print(f"{plan}: every constraint holds and every cost is as stated")
     return EXIT_FAILED_CHECK if violations else EXIT_DONE
+
+
+def verify(options: VerifyOptions) -> int:
+    """Compile, execute the program on numbers, print how they compare. Returns 1 if an operator is not exact without --adc."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise InputError("verify compares with onnxruntime, which is not installed; pip install 'cmswitch[verify]'")
+    chip = load_chip(options.chip)
+
+    from cmswitch import pipeline
+    from cmswitch.verification import report
+    from cmswitch.verification.numeric import Numeric
+    from cmswitch.verification.verify import Settings, verify
+
+    numeric = Numeric(options.network, options.seed)
+    log.info("network %s: %d operators", numeric.network.name, len(numeric.network.operators))
+    chosen = pipeline.Options(schedule=options.schedule, gap=options.gap, time_limit=options.time_limit)
+    with ProgressBar(shown=not options.quiet) as progress:
+        result = pipeline.compile_network(numeric.network, chip, chosen, progress=progress)
+    settings = Settings(options.seed, options.inputs, options.calibration, options.adc, options.layers)
+    with StepBar(shown=not options.quiet) as steps:
+        found = verify(numeric, result.program, result.workload.network, chip, settings, steps)
+    if options.json:
+        asked = {
+            "model": options.network.model,
+            **_sizes(options.network),
+            "values": options.network.values,
+            "hw": options.chip,
+            "chip_sha256": chip.sha256,
+            "schedule": options.schedule,
+            "schedule_used": result.schedule_used,
+            "gap": options.gap,
+            "inputs": None if options.inputs is None else str(options.inputs),
+            "seed": options.seed,
+            "calibration": options.calibration,
+            "adc": options.adc,
+            "layers": options.layers,
+        }
+        print(report.to_json(found, asked), end="")
+    else:
+        segments = len(result.program.segments)
+        title = f"program      {numeric.network.name} on {chip.name}, {result.schedule_used}, {segments} segments"
+        print(report.to_text(found, title, operators=not options.quiet), end="")
+    return EXIT_DONE if found.exact or (options.adc != "off" and found.error is None) else EXIT_FAILED_CHECK
 
 
 def inspect(options: ModelOptions, as_json: bool) -> int:

@@ -19,6 +19,10 @@ FORMULATIONS = ("auto",)
 SOLVERS = ("auto", "combinatorial", *solver_names())
 SCHEDULES = ("dual-mode", "all-compute", "static")
 LATER_SCHEDULES = ("puma", "occ", "cim-mlc")
+Calibration = Literal["minmax", "percentile"]
+CALIBRATIONS: tuple[Calibration, ...] = ("minmax", "percentile")
+Adc = Literal["off", "clip", "round"]
+ADCS: tuple[Adc, ...] = ("off", "clip", "round")
 Weights = Literal["cold", "resident"]
 WEIGHTS: tuple[Weights, ...] = ("cold", "resident")
 OBJECTIVES = ("latency",)
@@ -31,6 +35,7 @@ Number = TypeVar("Number", int, int | float)
 LARGEST_DIMENSION = 2**31 - 1
 LARGEST_SEED = 2**31 - 1
 MOST_THREADS = 1024
+MOST_LAYERS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,25 @@ class SolveOptions:
     threads: int
     seed: int
     out: Path | None
+    json: bool
+    quiet: bool
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """All of ``cmswitch verify``. ``layers``: products that are executed (None: all)."""
+
+    network: ModelOptions
+    chip: str
+    schedule: str
+    gap: float
+    time_limit: float | None
+    inputs: Path | None
+    seed: int
+    calibration: Calibration
+    adc: Adc
+    layers: int | None
     json: bool
     quiet: bool
     verbose: bool

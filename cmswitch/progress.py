@@ -46,6 +46,39 @@ class ProgressBar:
             self._bar.close()
 
 
+class StepBar:
+    """How many of a known number of steps are done, on stderr; silent unless ``shown`` and stderr is a terminal.
+
+    Call it as ``bar(name of the step, done, total)``.
+    """
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Show the state."""
+        if not self._shown:
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=total, leave=False, dynamic_ncols=True, bar_format="{desc} |{bar}| {n}/{total} [{elapsed}]"
+            )
+        self._bar.set_description(name, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
 class Interruption:
     """While active, the first Ctrl-C or SIGTERM asks the compiler to stop with what it has; the second one ends it at once.
 

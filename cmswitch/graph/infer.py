@@ -43,7 +43,16 @@ def infer(model: onnx.ModelProto, name: str) -> Graph:
     names = (value.name for value in model.graph.output)
     outputs = tuple(item for name in names for item in state.values.get(name, ABSENT).items or (name,))
     inputs = tuple(value.name for value in network_inputs(model.graph))
-    return Graph(name, tuple(_live(state.found, outputs)), state.values, inputs, outputs, size(model.graph))
+    return Graph(
+        name,
+        tuple(_live(state.found, outputs)),
+        state.values,
+        inputs,
+        outputs,
+        size(model.graph),
+        state.makers,
+        state.composites,
+    )
 
 
 def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
@@ -70,12 +79,14 @@ def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
 class _Inference:
     """One forward sweep over the nodes: shapes from ONNX's own inference, completed node by node as constants fold.
 
-    ``found`` are the nodes that run, composite ones replaced by their parts.
+    ``found`` are the nodes that run, composite ones replaced by their parts; ``makers`` and ``composites`` as in ``Graph``.
     """
 
     def __init__(self, model: onnx.ModelProto, name: str) -> None:
         self.values: dict[str, Value] = {}
         self.found: list[Node] = []
+        self.makers: dict[str, Node] = {}
+        self.composites: dict[str, Node] = {}
         self._types: dict[str, onnx.TypeProto] = {}
         self._opsets = list(model.opset_import)
         self._versions = {entry.domain: entry.version for entry in model.opset_import}
@@ -117,9 +128,11 @@ class _Inference:
             expand = EXPANSIONS.get((domain, proto.op_type))
             runs = not self._visit(part, domain, version, attributes)
             if not runs and not (expand and any(self._shapeless(value) for value in proto.output)):
+                self.makers.update(dict.fromkeys(outputs, node))
                 return
             parts = expand(node) if expand else function_parts(node, proto, self._types)
             if parts is not None:
+                self.composites[identity] = node
                 for inner in parts:
                     self._refuse_shared_names(node, inner)
                     self.sweep(inner, f"{identity}#{inner.proto.name}")

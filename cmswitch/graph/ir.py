@@ -175,7 +175,8 @@ class Node:
 class Graph:
     """Live nodes (constants folded, dead nodes removed) in topological order.
 
-    ``node_count`` counts the file's nodes, also those of subgraphs.
+    ``node_count`` counts the file's nodes, also those of subgraphs. ``makers`` are the nodes that make constants, by value, and
+    ``composites`` the file's nodes that were replaced by simpler ones, by id.
     """
 
     name: str
@@ -184,3 +185,5 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     node_count: int
+    makers: Mapping[str, Node] = field(default_factory=dict, repr=False)
+    composites: Mapping[str, Node] = field(default_factory=dict, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 
@@ -10,14 +10,12 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from cmswitch.errors import InputError
+from cmswitch.graph.fold import SMALL
 from cmswitch.graph.scopes import subgraphs
 
-SMALL = 4096
-"""Bytes up to which the data of a constant is kept: enough for every shape, index list and scalar."""
 
-
-def read_model(path: Path) -> onnx.ModelProto:
-    """The model at ``path`` with the data of large constants dropped. Raises InputError if there is none."""
+def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
+    """The model at ``path``, with the data of large constants dropped unless ``with_data``. Raises InputError."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -38,7 +36,15 @@ def read_model(path: Path) -> onnx.ModelProto:
             f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported"
         )
     _read_external(model, path)
-    drop_data(model)
+    if not with_data:
+        drop_data(_tensors(model))
+        return model
+    try:
+        onnx.external_data_helper.load_external_data_for_model(model, str(path.resolve().parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise InputError(
+            f"{path}: the data of its weights cannot be read ({error}); copy them next to the model"
+        ) from error
     return model
 
 
@@ -83,9 +89,9 @@ def _take_over(tensor: onnx.TensorProto, path: Path, given: Mapping[str, str]) -
         del tensor.external_data[:]
 
 
-def drop_data(model: onnx.ModelProto) -> None:
-    """Forget the contents of large constants: only their shapes matter."""
-    for tensor in _tensors(model):
+def drop_data(tensors: Iterable[onnx.TensorProto]) -> None:
+    """Forget the contents of the large ones: only their shapes matter."""
+    for tensor in tensors:
         if tensor.ByteSize() > SMALL:
             for field in (
                 "raw_data",

@@ -119,6 +119,7 @@ class Fetch:
 class Multiply:
     """``cim.readxb``: ``rows`` matrix rows over the segment, dealt to ``copies`` (the arrays of each copy), row by row.
 
+    A copy lists its arrays by block (group, then column block), within a block by row block, then by bit slice.
     ``used_rows`` is the largest number of array rows that a tile uses; it sets the MVM time.
     """
 

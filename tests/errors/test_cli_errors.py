@@ -126,11 +126,12 @@ def test_dimension_sizes(refused: Run, size: str) -> None:
         ([], "cmswitch: error: the following arguments are required: COMMAND"),
         (
             ["sovle"],
-            "cmswitch: error: unknown command 'sovle' (did you mean 'solve'? choose from solve, simulate, check, inspect, hw)",
+            "cmswitch: error: unknown command 'sovle' "
+            "(did you mean 'solve'? choose from solve, simulate, check, verify, inspect, hw)",
         ),
         (
-            ["verify", "m"],
-            "cmswitch: error: unknown command 'verify' (choose from solve, simulate, check, inspect, hw)",
+            ["bake", "m"],
+            "cmswitch: error: unknown command 'bake' (choose from solve, simulate, check, verify, inspect, hw)",
         ),
         (["solve", "--hw", "prime"], "cmswitch solve: error: the following arguments are required: MODEL"),
         (["solve", "zoo:resnet18"], "cmswitch solve: error: the following arguments are required: --hw"),

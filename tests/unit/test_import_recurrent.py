@@ -191,7 +191,9 @@ class Recurrence(OpRun):
 
     op_domain = INTERNAL_DOMAIN
 
-    def _run(self, gates: Any, weights: Any, state: Any, backwards: int, **counts: int) -> tuple[Any]:
+    def _run(
+        self, gates: Any, weights: Any, bias: Any, lengths: Any, state: Any, backwards: int, **settings: Any
+    ) -> tuple[Any]:
         states = np.empty_like(gates)
         for step in range(len(gates))[:: -1 if backwards else 1]:
             states[step] = state = np.tanh(gates[step] + state @ weights.T)

@@ -151,7 +151,7 @@ def dynamic_lstm(node: Node) -> list[Part]:
     """DynamicQuantizeLSTM: an LSTM that quantises its input, with weights stored as integers and the gates as columns."""
     parts = _Quantized(node)
     weights = [
-        parts.add("Transpose", parts.real(index, scale, scale + 1), perm=[0, 2, 1])
+        parts.add("Transpose", parts.real(index, scale, scale + 1, axis=0), perm=[0, 2, 1])
         for index, scale in ((1, 8), (2, 10))
     ]
     given = [parts.ranged(0), *weights, *(parts.input(index) for index in range(3, 8))]

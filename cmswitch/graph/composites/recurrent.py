@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
@@ -106,21 +107,35 @@ class _Writer:
         if node.has(3) and not node.value(3).constant:
             halves = add("Reshape", self._of(3, direction), self._parts.constant([2, -1]))
             gates = add("Add", gates, add("ReduceSum", halves, self._parts.constant([0]), keepdims=0))
-        initial = [self._of(i, direction) for i in (5, 6, 7) if node.has(i)]
-        lengths = [node.inputs[4]] if node.has(4) else []
+        bias = self._of(3, direction) if node.has(3) and node.value(3).constant else ""
+        initial = [self._of(i, direction) if node.has(i) else "" for i in (5, 6, 7)]
+        further = [bias, node.inputs[4] if node.has(4) else "", *initial]
+        while further and not further[-1]:
+            further.pop()
         additions, operations = self._work()
         return add(
             "Recurrence",
             gates,
             self._of(2, direction),
-            *lengths,
-            *initial,
+            *further,
             domain=INTERNAL_DOMAIN,
             shape=(self._steps, self._batch, self._hidden),
             backwards=int(self._reversed[direction]),
             additions=additions,
             operations=operations,
+            cell=node.operator,
+            **self._settings(direction),
         )
+
+    def _settings(self, direction: int) -> dict[str, Any]:
+        """The attributes that say what a step computes, of one direction."""
+        found = {n: v for n, v in self._node.attributes.items() if n in ("clip", "input_forget", "linear_before_reset")}
+        for name in ("activations", "activation_alpha", "activation_beta"):
+            given = self._node.attributes.get(name)
+            if given:
+                share = len(given) // len(self._reversed)
+                found[name] = given[share * direction : share * (direction + 1)]
+        return found
 
     def _of(self, index: int, direction: int) -> str:
         """The share of input number ``index`` that belongs to one direction, without the axis of the directions."""

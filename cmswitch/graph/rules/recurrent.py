@@ -12,7 +12,8 @@ from cmswitch.graph.streams import SAME
 def recurrence(node: Node) -> Product:
     """Recurrence of one direction: gate pre-activations [T, B, gates x H] and weights [gates x H, H] to states [T, B, H].
 
-    The other inputs are read whole before the first step. What the vector unit does with the gates of one element of the
+    The other inputs (constant bias, lengths, initial states, peepholes) are read whole before the first step. The attribute
+    ``cell`` and those of the file's node say what a step computes. What the vector unit does with the gates of one element of the
     state is in the attributes ``additions`` and ``operations``; then the new state moves back to the inputs of the arrays.
     """
     steps, batch, hidden = out = node.output_shape()

@@ -1,0 +1,54 @@
+"""Trained networks on numbers: every product equals the integer reference, and the outputs resemble those on floats.
+
+The networks are those of ``models.json`` in the folder that ``CMSWITCH_MODELS`` names, without those whose weights are
+all the same number, which show nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import hw
+from cmswitch import pipeline
+from cmswitch.options import ModelOptions
+from cmswitch.verification.numeric import Numeric
+from cmswitch.verification.verify import Settings, verify
+from tests.integration.test_models import MODELS, SHIPPED_PREFIX, Model
+
+NOT_EXECUTED = {
+    "silero_vad__silero_vad": 1,
+    "silero_vad__silero_vad_16k_op15": 1,
+    "silero_vad__silero_vad_16k_sequence": 1,
+    "silero_vad__silero_vad_half": 1,
+    "silero_vad__silero_vad_openvino_16k": 1,
+}
+"""Products that are not executed: recurrent layers whose final cell state is an output."""
+
+TRAINED = [model for model in MODELS if not model.name.startswith(SHIPPED_PREFIX)]
+LEAST_COSINE = 0.9
+NEARLY_NOTHING = 0.01
+"""Errors below this are small among probabilities: a detector finds nothing in noise, and outputs near 0 have no angle."""
+LARGEST_IMPORT_ERROR = 5e-3
+"""Of nodes one by one against onnxruntime on the file, relative: onnxruntime's quantised LSTM quantises its state as well."""
+
+CHIPS = {"dynaplasia": hw.load_chip("dynaplasia").with_changes(arrays_per_core=128), "prime": hw.load_chip("prime")}
+"""DynaPlasia with arrays for a recurrent layer of 512 states."""
+
+
+@pytest.mark.parametrize("schedule", ["dual-mode", "all-compute"])
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("model", TRAINED, ids=lambda model: model.name)
+def test_trained_network_is_exact(model: Model, chip: str, schedule: str) -> None:
+    options = ModelOptions(str(model.path()), model.dims(), values=dict(model.values))
+    numeric = Numeric(options, 0)
+    chosen = pipeline.Options(schedule=schedule, gap=0.3, time_limit=1)
+    result = pipeline.compile_network(numeric.network, CHIPS[chip], chosen)
+    found = verify(numeric, result.program, result.workload.network, CHIPS[chip], Settings())
+    assert found.error is None
+    products = [o for o in found.operators if o.product]
+    missing = [o.name for o in products if o.status == "not executed"]
+    assert len(missing) == NOT_EXECUTED.get(model.name, 0)
+    assert [o.name for o in found.operators if o.status == "deviates"] == []
+    assert len(products) == sum(o.product is not None for o in result.workload.network.operators)
+    assert found.float_error is not None and found.float_error < LARGEST_IMPORT_ERROR
+    assert [o for o in found.outputs if o.cosine < LEAST_COSINE and o.largest > NEARLY_NOTHING] == []
