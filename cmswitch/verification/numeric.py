@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 
 import numpy as np
 import onnx
@@ -17,6 +18,8 @@ from cmswitch.graph.network import Network
 from cmswitch.options import ModelOptions
 from cmswitch.verification.constants import Constants, fill_weights, take_weights
 from cmswitch.verification.inputs import Sample
+
+LOG = logging.getLogger(__name__)
 
 
 class Numeric:
@@ -40,7 +43,7 @@ class Numeric:
         drop_data(model.graph.initializer)
 
     def float_outputs(self, sample: Sample) -> dict[str, Array] | None:
-        """Outputs of the whole file in onnxruntime; None where it cannot run it."""
+        """Outputs of the whole file in onnxruntime; None, with a warning that says why, where it cannot run it."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -54,6 +57,10 @@ class Numeric:
                 feeds[name] = np.full(value.shape or (), number, onnx.helper.tensor_dtype_to_np_dtype(value.dtype))
             names = [each.name for each in session.get_outputs()]
             found = session.run(names, {name: array for name, array in feeds.items() if name in types})
-        except Exception:
+        except Exception as error:  # whatever a runtime raises on a file that it cannot run
+            reason = str(error).strip().partition("\n")[0]
+            LOG.warning(
+                "onnxruntime cannot run the file (%s): outputs are compared with its nodes run one by one", reason
+            )
             return None
         return {name: np.asarray(each) for name, each in zip(names, found, strict=True)}
