@@ -163,9 +163,14 @@ class Pricer(ABC):
         return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
-        """The price of the segment with ``kept`` tensors (under narrower ``limits``), shared by all of equal content."""
+        """The price of the segment with ``kept`` tensors (under narrower ``limits``), shared by all of equal content.
+
+        Nothing crosses the ends of the workload: its price as one segment is the relaxed one.
+        """
         homes: Mapping[int, Home] = dict(kept)
         limits = limits or self.limits
+        if not kept and limits == self.limits and (first, last) == (0, len(self.workload.cells)):
+            return self.relaxed(first, last)
         key = (self._key(first, last, homes), limits, self._reload_free(first, last))
         price = self._prices.get(key)
         if price is None:
