@@ -123,7 +123,7 @@ class Eq10Pricer(Pricer):
         if allocation is not None:
             cost = evaluate_eq10(segment.problem, allocation)
             price.exact = Eq10SegmentCost(cost.execute, cost.reload, segment.write_back, allocation)
-            price.cost = float(price.exact.total)
+            price.cost = min(price.cost, float(price.exact.total))
             price.bound = min(price.bound, price.cost)
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:

@@ -116,17 +116,26 @@ class MachinePricer(Pricer):
         start = self._allocator.cpu_seconds()
         problem = self._problem(price)
         built = self._allocator.cpu_seconds()
-        solution = self._solution(price, problem, should_stop, upper)
+        solution = self._allocator.solutions.get(problem)
+        if solution is None:
+            solution = self._solution(price, problem, should_stop, upper)
+            self.effort.programs_solved += 1
+        else:
+            self.effort.cache_hits += 1
         self.effort.build += built - start
         self.effort.solve += self._allocator.cpu_seconds() - built
-        self.effort.programs_solved += 1
         price.bound = max(price.bound, solution.bound)
         price.tight = True
         if solution.exact is None and not math.isinf(solution.bound):
             return
+        if not should_stop():
+            self._allocator.solutions[problem] = solution
         price.allocation, price.exact = solution.allocation, solution.exact
-        price.cost = math.inf if solution.exact is None else float(solution.exact.total)
+        price.cost = min(price.cost, math.inf if solution.exact is None else float(solution.exact.total))
         price.bound = min(price.bound, price.cost)
+        first, last, _ = price.representative
+        relaxed = self.relaxed(first, last)
+        relaxed.cost = min(relaxed.cost, price.cost)
         price.solved, price.problem = True, None
 
     def _long(self, first: int, last: int) -> bool:

@@ -85,7 +85,7 @@ class Outcome:
 
 @dataclass
 class Price:
-    """What a segment costs: ``bound`` <= optimum (cycles); once ``solved``, also an allocation and its exact cost.
+    """What a segment costs: ``bound`` <= optimum <= ``cost`` (cycles; infinite: not known); once ``solved``, also an allocation.
 
     ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed,
     a bound on the segment whatever is kept). ``by_flow``: the bound of the segment's own flow is in ``bound``; ``tightenings`` of
@@ -131,6 +131,7 @@ class Pricer(ABC):
     ) -> None:
         self.builder, self.workload, self.limits = builder, builder.workload, limits
         self.effort = Effort()
+        self.narrower: Pricer | None = None
         self._allocator = allocator
         self._resident_weights = resident_weights
         self._keys = SegmentKeys(self.workload)
@@ -158,6 +159,7 @@ class Pricer(ABC):
         price = self._relaxed.get(key)
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
+            price.cost = self._known_cost(lambda narrower: narrower._relaxed.get(key))
             if self.workload.arrays_between(first, last) <= self.limits.compute:
                 self._first_bound(price)
         return price
@@ -175,10 +177,17 @@ class Pricer(ABC):
         price = self._prices.get(key)
         if price is None:
             price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
+            if limits == self.limits:
+                price.cost = self._known_cost(lambda narrower: narrower._prices.get((key[0], narrower.limits, key[2])))
             self._prices[key] = price
         elif price.solved:
             self.effort.cache_hits += 1
         return price
+
+    def _known_cost(self, look_up: Callable[[Pricer], Price | None]) -> float:
+        """What a segment costs under narrower limits, which it need not exceed."""
+        known = self.narrower and look_up(self.narrower)
+        return known.cost if known else math.inf
 
     def _key(self, first: int, last: int, kept: Mapping[int, Home]) -> SegmentKey:
         """Segments with equal keys have equal prices."""

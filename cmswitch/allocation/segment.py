@@ -175,6 +175,7 @@ class _Description:
         stages = tuple(self._stage(w) for w in self.works)
         kept_arrays = sum(p.arrays for p in self.kept.values())
         kept_bytes = sum(p.bytes for p in self.kept.values() if p.where == "buffer")
+        most_memory = sum(max(p.arrays for p in placements) for placements in self.placements)
         problem = SegmentProblem(
             stages=stages,
             tensors=tuple(self.placements),
@@ -182,7 +183,7 @@ class _Description:
             fixed=tuple(self.fixed),
             total_arrays=self.chip.arrays - kept_arrays,
             compute_arrays=min(self.limits.compute, self.chip.arrays - kept_arrays),
-            memory_arrays=self.limits.memory - kept_arrays,
+            memory_arrays=min(self.limits.memory - kept_arrays, most_memory),
             buffer_bytes=self.chip.buffer.capacity_bytes - kept_bytes,
             write_drivers=self.chip.array.arrays_written_at_once,
             reload_cycles=self._reload_cycles(),

@@ -74,7 +74,7 @@ class Allocator:
     """Solves segment programs to a relative ``gap`` with one backend, or (``auto``) the first that proves it.
 
     A backend of the package ``solvers`` runs in a process of its own. When it fails, HiGHS takes over, and from HiGHS the
-    combinatorial solver, which needs no package; ``journal`` says so.
+    combinatorial solver, which needs no package; ``journal`` says so. ``solutions`` are those that its user wants to remember.
 
     Raises:
         InputError: there is no solver of that name.
@@ -86,6 +86,7 @@ class Allocator:
     threads: int = 1
     seed: int = 0
     journal: Journal = field(default_factory=Journal, compare=False)
+    solutions: dict[SegmentProblem, Solution] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse a solver that does not exist or is not installed."""

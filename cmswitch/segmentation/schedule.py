@@ -20,7 +20,10 @@ from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
 @dataclass(frozen=True)
 class Found:
-    """A plan and how good it is: ``bound`` <= every plan of the space <= ``cost`` of this one, in cycles."""
+    """A plan and how good it is: ``bound`` <= every plan of the space <= ``cost`` of this one, in cycles.
+
+    ``pricer`` knows what was looked into.
+    """
 
     plan: Plan
     cost: Fraction
@@ -29,6 +32,7 @@ class Found:
     edges_considered: int
     path: Path
     path_cost: float
+    pricer: Pricer
 
     def with_bound(self, bound: float) -> Found:
         """The same plan with a bound on a larger space."""
@@ -63,18 +67,22 @@ def find_plan(
     """
     workload, chip = builder.workload, builder.workload.chip
     pricer = cost_model(builder, limits, allocator, resident_weights)
+    pricer.narrower = known.pricer if known else None
     switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
     cuts = CutGraph(pricer)
     cuts.tighten(should_stop)
     plans = _Plans(pricer, cuts, should_stop)
     preferred = known.path if known else None
     search = Search(cuts, gap, switch_bound, plans.with_cuts_of, should_stop, on_progress, preferred)
-    path, path_cost = (known.path, known.path_cost) if known else plans.with_cuts_of(cuts.shortest())
+    if known:
+        path, path_cost = known.path, known.path_cost
+    else:
+        path, path_cost = plans.first(cuts.shortest())
     path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
     considered = cuts.segments
     if bound < path_cost * (1 - gap) and not should_stop():
         graph, bound_of_cuts = KeptGraph(cuts), bound
-        search = Search(graph, gap, switch_bound, plans.with_switches, should_stop, on_progress, preferred)
+        search = Search(graph, gap, switch_bound, plans.solved, should_stop, on_progress, preferred)
         path, path_cost, bound = search.run(path, path_cost, bound)
         considered += search.edges_considered
         if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:
@@ -87,8 +95,8 @@ def find_plan(
         return replace(
             known, plan=plan, bound=min(bound, float(known.cost)), effort=pricer.effort, edges_considered=considered
         )
-    plan, cost = _plan(workload, schedule, limits, pricer, path, bound, resident_weights)
-    return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost)
+    plan, cost = plan_of(workload, schedule, limits, pricer, path, bound, resident_weights)
+    return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost, pricer)
 
 
 class _Plans:
@@ -97,31 +105,42 @@ class _Plans:
     def __init__(self, pricer: Pricer, cuts: CutGraph, should_stop: Callable[[], bool]) -> None:
         self._pricer, self._cuts, self._should_stop = pricer, cuts, should_stop
 
-    def with_switches(self, path: Path) -> tuple[Path, float]:
-        """A path of solved segments, and its cycles."""
-        chip = self._pricer.workload.chip
-        return path, path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
+    def first(self, path: Path) -> tuple[Path, float]:
+        """The plan to begin with, however good."""
+        found = self.with_cuts_of(path)
+        assert found is not None  # what keeps nothing is feasible
+        return found
 
-    def with_cuts_of(self, path: Path) -> tuple[Path, float]:
+    def with_cuts_of(self, path: Path, below: float = math.inf) -> tuple[Path, float] | None:
         """The better of two plans with the cuts of ``path``: nothing kept across them, and whatever the buffer holds."""
-        nothing_kept = self._solved(self._cuts.unkept(path))
-        assert nothing_kept is not None
+        nothing_kept = self.solved(self._cuts.unkept(path), below)
+        if nothing_kept is not None:
+            below = nothing_kept[1]
         kept = keeping(path, self._pricer)
-        all_kept = None if kept is None or self._should_stop() else self._solved(kept)
-        return nothing_kept if all_kept is None or all_kept[1] >= nothing_kept[1] else all_kept
+        all_kept = None if kept is None or self._should_stop() else self.solved(kept, below)
+        return all_kept or nothing_kept
 
-    def _solved(self, path: Path) -> tuple[Path, float] | None:
-        """``path`` with every segment solved; None if one of them is infeasible.
+    def solved(self, path: Path, below: float) -> tuple[Path, float] | None:
+        """``path`` with every segment solved, and its cycles with the switches; None if a segment is infeasible, or as soon as it
+        is clear that they are not ``below`` that many.
 
         When time is up a solver returns what it begins with, and if that is nothing, it works the segment out all the same.
         """
-        for edge in path.edges:
+        if below < math.inf:
+            for edge in path.edges:
+                if not edge.price.tightenings and not edge.price.solved:
+                    self._pricer.tighten(edge.price, self._should_stop)
+        for edge in sorted(path.edges, key=lambda e: e.price.cost - e.price.bound, reverse=True):
+            if sum(e.price.cost if e.price.solved else e.price.bound for e in path.edges) >= below:
+                return None
             for stop in (self._should_stop, lambda: True, lambda: False):
                 if edge.price.exact is None and not edge.price.solved:
                     self._pricer.solve(edge.price, stop)
             if edge.price.exact is None:
                 return None
-        return self.with_switches(path)
+        chip = self._pricer.workload.chip
+        cost = path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))
+        return (path, cost) if cost < below else None
 
 
 def _bound_cycles(bound: float) -> int:
@@ -129,7 +148,7 @@ def _bound_cycles(bound: float) -> int:
     return math.ceil(bound * (1 - ROUNDING) - 1e-6)
 
 
-def _plan(
+def plan_of(
     workload: Workload,
     schedule: str,
     limits: Limits,
@@ -138,6 +157,7 @@ def _plan(
     bound: float,
     resident_weights: bool,
 ) -> tuple[Plan, Fraction]:
+    """The plan that carries out a ``path`` of solved segments, and its exact cycles."""
     chip, network = workload.chip, workload.network
     modes = path.modes or cheapest_modes([needs(e) for e in path.edges], chip)
     switches = switch_cycles(modes, chip)

@@ -13,7 +13,7 @@ segments that survive, on cuts and kept tensors (:class:`KeptGraph`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -144,24 +144,28 @@ class CutGraph:
 
 def keeping(path: Path, pricer: Pricer) -> Path | None:
     """The plan with the cuts of ``path`` in which tensors that outlive their segment are kept in the buffer while it has room."""
-    workload, chip = pricer.workload, pricer.workload.chip
     if "buffer" not in pricer.homes:
         return None
     node, edges = Node(0, ()), []
     for edge in path.edges:
-        last = edge.target.cut
-        space = chip.buffer.capacity_bytes - sum(home_of(workload, t, h).bytes for t, h in node.kept)
-        new: list[tuple[int, Home]] = []
-        for tensor in outliving(workload, node.cut, last):
-            size = home_of(workload, tensor, "buffer").bytes
-            if size <= space:
-                new.append((tensor, "buffer"))
-                space -= size
-        resident = tuple(sorted((*node.kept, *new)))
-        target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
-        edges.append(Edge(node, target, resident, 0, pricer.price(node.cut, last, resident)))
-        node = target
+        edges.append(keeping_edge(node, edge.target.cut, pricer))
+        node = edges[-1].target
     return Path(tuple(edges))
+
+
+def keeping_edge(node: Node, last: int, pricer: Pricer) -> Edge:
+    """The segment from ``node`` to the cut ``last`` that keeps what it produces in the buffer while that has room."""
+    workload, chip = pricer.workload, pricer.workload.chip
+    space = chip.buffer.capacity_bytes - sum(home_of(workload, t, h).bytes for t, h in node.kept)
+    new: list[tuple[int, Home]] = []
+    for tensor in outliving(workload, node.cut, last):
+        size = home_of(workload, tensor, "buffer").bytes
+        if size <= space:
+            new.append((tensor, "buffer"))
+            space -= size
+    resident = tuple(sorted((*node.kept, *new)))
+    target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
+    return Edge(node, target, resident, 0, pricer.price(node.cut, last, resident))
 
 
 def outliving(workload: Workload, first: int, last: int) -> Iterator[int]:
@@ -233,7 +237,8 @@ def _buffer_bytes(place: Place) -> int:
 class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
-    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included;
+    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if those are below
+    a number of cycles;
     ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
     replaces.
     """
@@ -243,7 +248,7 @@ class Search:
         graph: Graph,
         gap: float,
         switch_bound: float,
-        realise: Callable[[Path], tuple[Path, float]],
+        realise: Callable[[Path, float], tuple[Path, float] | None],
         should_stop: Callable[[], bool],
         on_progress: Callable[[float, float], None] | None = None,
         preferred: Path | None = None,
@@ -320,10 +325,9 @@ class Search:
             bound = max(bound, end.bound + self.switch_bound)
             if self.on_progress:
                 self.on_progress(best_cost, bound)
-            if end.cost + self.switch_bound < best_cost:
-                path, cost = self.realise(walk(labels, by_bound=False))
-                if cost < self.to_beat(best, best_cost):
-                    best, best_cost = path, cost
+            below = self.to_beat(best, best_cost)
+            if end.cost + self.switch_bound < below:
+                best, best_cost = self.realise(walk(labels, by_bound=False), below) or (best, best_cost)
             open_edges = [e for e in walk(labels, by_bound=True).edges if not e.price.solved]
             if not open_edges:
                 break
@@ -335,11 +339,29 @@ class Search:
                 continue
             after = self._look_ahead(labels)
             cutoff = best_cost * (1 - self.gap) - self.switch_bound
-            for edge in open_edges:
+            chosen = _worth_solving(open_edges, cutoff - end.bound)
+            if not chosen:
+                break
+            for edge in chosen:
                 upper = cutoff - labels[edge.source.cut][edge.source].bound - after[edge.target]
                 if not edge.price.solved and edge.price.bound < upper and not self.should_stop():
                     pricer.solve(edge.price, self.should_stop, upper)
         return best, best_cost, min(bound, best_cost)
+
+
+def _worth_solving(edges: Sequence[Edge], missing: float) -> list[Edge]:
+    """Of the unsolved edges of a path whose bounds are ``missing`` cycles too low, those that may raise them by as much: all whose
+    cost is not known, or, if there is none, the fewest whose known costs allow it; none if all together do not."""
+    unknown = [e for e in edges if math.isinf(e.price.cost)]
+    if unknown:
+        return unknown
+    chosen, raised = [], 0.0
+    for edge in sorted(edges, key=lambda e: e.price.bound - e.price.cost):
+        chosen.append(edge)
+        raised += edge.price.cost - edge.price.bound
+        if raised >= missing:
+            return chosen
+    return []
 
 
 def walk(labels: list[dict[Node, Label]], by_bound: bool) -> Path:

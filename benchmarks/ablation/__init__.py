@@ -1,0 +1,1 @@
+"""The ablation: which formulation, which solver and which search."""

@@ -1,0 +1,163 @@
+"""Two searches that solve a program for every segment: the published dynamic programme, and eager search of the whole plan space.
+
+The published dynamic programme goes over the ends of segments: the best plan up to a cut is the best, over all segments that end
+there, of the plan up to the segment's start and the segment. What the plan so far keeps on chip and which arrays it leaves in
+compute mode is settled before the next segment is known. Here a segment keeps nothing, or also (``keep``) may keep in the buffer
+what it produces, as far as that has room: the better for the plan so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.ablation.counted import Counted
+from cmswitch.allocation.pricing import Price
+from cmswitch.segmentation.search import CutGraph, Edge, KeptGraph, Node, Path, keeping_edge
+from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
+
+Stop = Callable[[], bool]
+
+
+@dataclass
+class Needed:
+    """Segments that a search asks the price of (``requests``) and their distinct programs; not all if it was not ``complete``."""
+
+    requests: int
+    distinct: int
+    complete: bool
+
+
+def count(edges: Iterator[Edge], pricer: Counted, stop: Stop) -> Needed:
+    """Count without solving, until ``stop``."""
+    prices: set[int] = set()
+    programs: set[int] = set()
+    requests = 0
+    for edge in edges:
+        if stop():
+            return Needed(requests, len(programs), False)
+        requests += 1
+        if id(edge.price) not in prices:
+            prices.add(id(edge.price))
+            programs.add(hash(pricer.problem(edge.price)))
+            edge.price.problem = None
+    return Needed(requests, len(programs), True)
+
+
+def every_edge(pricer: Counted) -> Iterator[Edge]:
+    """Every segment between every two states that can be reached."""
+    graph = KeptGraph(CutGraph(pricer))
+    nodes: list[dict[Node, None]] = [{} for _ in range(len(pricer.workload.cells) + 1)]
+    nodes[0][Node(0, ())] = None
+    for here in nodes[:-1]:
+        for node in here:
+            for edge in graph.edges(node, 0.0, math.inf):
+                nodes[edge.target.cut][edge.target] = None
+                yield edge
+
+
+def every_segment(pricer: Counted) -> Iterator[Edge]:
+    """Every run of cells that fits the chip, with nothing kept, by its end."""
+    workload = pricer.workload
+    for last in range(1, len(workload.cells) + 1):
+        for first in _starts(pricer, last):
+            yield Edge(Node(first, ()), Node(last, ()), (), 0, pricer.price(first, last, ()))
+
+
+def _starts(pricer: Counted, last: int) -> Iterator[int]:
+    for first in range(last - 1, -1, -1):
+        if pricer.workload.arrays_between(first, last) > pricer.limits.compute:
+            return
+        yield first
+
+
+@dataclass
+class _Best:
+    """The best plan up to a cut: its cycles with switches, its last segment, and the arrays that it leaves in compute mode."""
+
+    cost: float = math.inf
+    edge: Edge | None = None
+    before: _Best | None = None
+    mode: int = 0
+
+    def path(self) -> Path:
+        """The plan."""
+        edges: list[Edge] = []
+        best: _Best = self
+        while best.edge is not None:
+            edges.append(best.edge)
+            assert best.before is not None
+            best = best.before
+        return Path(tuple(reversed(edges)))
+
+
+def published(pricer: Counted, keep: bool, stop: Stop) -> tuple[Path | None, Needed]:
+    """The plan of the published dynamic programme (None: stopped before), and the programs it needed."""
+    chip, cells = pricer.workload.chip, len(pricer.workload.cells)
+    best = [_Best(0.0, mode=0 if chip.modes.switchable else chip.arrays), *(_Best() for _ in range(cells))]
+    programs: set[int] = set()
+    requests = 0
+    for last in range(1, cells + 1):
+        for first in _starts(pricer, last):
+            before = best[first]
+            for edge in _ways(before, first, last, pricer, keep):
+                if stop():
+                    return None, Needed(requests, len(programs), False)
+                requests += 1
+                _solve(pricer, edge.price, programs, stop)
+                if edge.price.exact is None:
+                    continue
+                mode = _mode(before.mode, edge, pricer)
+                switch = chip.switch_cycles(max(0, mode - before.mode), max(0, before.mode - mode))
+                cost = before.cost + edge.price.cost + switch
+                if cost < best[last].cost:
+                    best[last] = _Best(cost, edge, before, mode)
+    return best[-1].path(), Needed(requests, len(programs), True)
+
+
+def _ways(before: _Best, first: int, last: int, pricer: Counted, keep: bool) -> Iterator[Edge]:
+    """The segment after the plan so far, with nothing more kept and with what the buffer holds."""
+    source = Node(first, ()) if before.edge is None else before.edge.target
+    carried = tuple((t, h) for t, h in source.kept if pricer.workload.last_use[t] > last)
+    yield Edge(source, Node(last, carried), source.kept, 0, pricer.price(first, last, source.kept))
+    if keep:
+        more = keeping_edge(source, last, pricer)
+        if more.resident != source.kept:
+            yield more
+
+
+def _mode(mode: int, edge: Edge, pricer: Counted) -> int:
+    chip = pricer.workload.chip
+    if not chip.modes.switchable:
+        return chip.arrays
+    compute, memory = needs(edge)
+    return min(max(mode, compute), chip.arrays - memory)
+
+
+def _solve(pricer: Counted, price: Price, programs: set[int], stop: Stop) -> None:
+    if not price.solved:
+        programs.add(hash(pricer.problem(price)))
+        pricer.solve(price, stop)
+
+
+def eager(pricer: Counted, stop: Stop) -> tuple[Path | None, Needed]:
+    """The best plan once the program of every segment in every state is solved (None: stopped before), and those programs."""
+    edges = list(every_edge(pricer))
+    programs: set[int] = set()
+    for number, edge in enumerate(edges):
+        if stop():
+            return None, Needed(number, len(programs), False)
+        _solve(pricer, edge.price, programs, stop)
+    best: dict[Node, _Best] = {Node(0, ()): _Best(0.0)}
+    for edge in edges:  # ascending by the cut that they start from
+        before, there = best[edge.source], best.setdefault(edge.target, _Best())
+        if before.cost + edge.price.cost < there.cost:
+            best[edge.target] = _Best(before.cost + edge.price.cost, edge, before)
+    return best[Node(len(pricer.workload.cells), ())].path(), Needed(len(edges), len(programs), True)
+
+
+def cycles_of(path: Path, pricer: Counted) -> float:
+    """The cycles of a path of solved segments, switches included."""
+    chip = pricer.workload.chip
+    return path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))

@@ -1,0 +1,282 @@
+"""Whole compilations by three searches: how many programs each needs, what that costs, and how good its plan is.
+
+*lazy* is the compiler's own: programs are solved where the shortest path by bounds needs them. *published* solves one for every
+run of operators that fits the chip, *published, keeping* decides besides, before the next segment is known, what stays in the
+buffer. *eager* solves one for every segment in every state. All share builder, programs, solvers and cache; a program is told
+from another by its numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import hw
+from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator, deadline
+from benchmarks.ablation.exhaustive import Needed, count, eager, every_edge, every_segment, published
+from benchmarks.networks import Case
+from benchmarks.record import Column, Row, cycles, decimals, percent, table
+from benchmarks.settings import measure_each
+from cmswitch import load_network
+from cmswitch.allocation.segment import SegmentBuilder
+from cmswitch.costs.workload import build_workload
+from cmswitch.graph.network import Network
+from cmswitch.lowering import lower
+from cmswitch.pipeline import SEARCH_SHARE, schedule_limits
+from cmswitch.segmentation.plan import Plan
+from cmswitch.segmentation.schedule import Found, find_plan, plan_of
+from cmswitch.segmentation.search import Path
+from cmswitch.simulator import simulate
+
+GAP = 1e-3
+"""Relative gap to which lazy search proves its plan; half of it is what a program may leave."""
+MOST_SHARE = 0.2
+"""Of the distinct programs that the published search needs, lazy search is to solve no more."""
+TARGET_NETWORKS = ("light_resnet50", "light_densenet121", "zoo:bert-large")
+NETWORKS = (*TARGET_NETWORKS, "zoo:resnet18", "zoo:mobilenet_v2")
+LAZY, PUBLISHED, KEEPING, EAGER = "lazy", "published", "published, keeping", "eager"
+SEARCHES = (LAZY, PUBLISHED, KEEPING, EAGER)
+
+COLUMNS = (
+    Column("network", "network"),
+    Column("chip", "chip"),
+    Column("search", "search"),
+    Column("cache", "cache"),
+    Column("bounds", "bounds"),
+    Column("segments asked", "requests", cycles),
+    Column("programs needed", "needed_text"),
+    Column("solved", "solved", cycles),
+    Column("distinct", "distinct", cycles),
+    Column("share", "share", percent),
+    Column("LPs of runs", "flows", cycles),
+    Column("LPs", "relaxations", cycles),
+    Column("CPU s", "cpu_seconds", decimals(2)),
+    Column("in programs", "program_seconds", decimals(2)),
+    Column("in LPs", "linear_seconds", decimals(2)),
+    Column("predicted", "predicted_cycles", cycles),
+    Column("gap", "gap", percent),
+    Column("simulated", "simulated_cycles", cycles),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A search, with or without the cache by content and the bounds on unsolved segments."""
+
+    search: str
+    cache: bool = True
+    bounds: bool = True
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row to be."""
+
+    case: Case
+    chip: str
+    variant: Variant
+
+
+def variants() -> Iterator[Variant]:
+    """All that are compared."""
+    for search in SEARCHES:
+        for cache in (True, False):
+            for bounds in (True, False):
+                yield Variant(search, cache, bounds)
+
+
+def run(cases: Sequence[Case], chips: Sequence[str], time_limit: float, seed: int) -> list[dict[str, object]]:
+    """A row for each network, chip and variant; each search is stopped after ``time_limit`` seconds, and says so."""
+    lines = [Line(case, chip, v) for case in cases for chip in chips for v in variants()]
+    rows = measure_each(
+        "ablation",
+        lines,
+        lambda line: {"network": line.case.name, "chip": line.chip, **vars(line.variant)},
+        lambda line: measure(line, time_limit, seed),
+    )
+    return with_shares([dict(row) for row in rows])
+
+
+def measure(line: Line, time_limit: float, seed: int) -> dict[str, object]:
+    """The row of one variant."""
+    v = line.variant
+    row: dict[str, object] = {"network": line.case.name, "chip": line.chip, **vars(v)}
+    if line.case.model is None:
+        return {**row, "missing": line.case.missing}
+    network = load_network(line.case.model, dims=line.case.dims)
+    return {**row, **figures(network, hw.load_chip(line.chip), v, time_limit, seed)}
+
+
+def figures(
+    network: Network, chip: hw.Chip, variant: Variant, time_limit: float, seed: int = 0, gap: float = GAP
+) -> dict[str, object]:
+    """What one variant needs and finds for ``network`` on ``chip``.
+
+    ``needed``: distinct programs that the search needs, counted without solving them where the search was stopped before its end;
+    ``needed_complete``: whether that count came to its end. Cycles and ``gap`` are None without a plan, ``gap`` also without a
+    bound.
+    """
+    allocator = counting_allocator(gap / 2, variant.cache, seed)
+    compilation = _Compilation(network, chip, variant, allocator, gap, time_limit)
+    start = allocator.cpu_seconds()
+    if variant.search == LAZY:
+        found, needed = compilation.lazy()
+    else:
+        found, needed = compilation.exhaustive()
+    spent = allocator.cpu_seconds() - start
+    if not needed.complete and variant.search in (PUBLISHED, EAGER):
+        needed = compilation.count()
+    counts, seconds = allocator.counts, allocator.seconds
+    return {
+        "requests": needed.requests,
+        "needed": needed.distinct,
+        "needed_complete": needed.complete,
+        "solved": counts["programs"],
+        "distinct": len(allocator.programs),
+        "solver_runs": counts["allocations"],
+        "flows": counts["flows"],
+        "relaxations": counts["relaxations"],
+        "cpu_seconds": round(spent, 3),
+        "program_seconds": round(seconds["programs"], 3),
+        "linear_seconds": round(seconds["flows"] + seconds["relaxations"], 3),
+        **(found.figures if found else dict.fromkeys(Result.KEYS)),
+    }
+
+
+@dataclass(frozen=True)
+class Result:
+    """A plan, simulated."""
+
+    figures: dict[str, object]
+    KEYS = ("predicted_cycles", "gap", "simulated_cycles", "segments")
+
+
+class _Compilation:
+    """One network on one chip by one variant."""
+
+    def __init__(
+        self,
+        network: Network,
+        chip: hw.Chip,
+        variant: Variant,
+        allocator: CountingAllocator,
+        gap: float,
+        time_limit: float,
+    ) -> None:
+        self.chip, self.variant, self.allocator, self.gap, self.time_limit = chip, variant, allocator, gap, time_limit
+        (self.limits,) = schedule_limits("dual-mode", chip)
+        self.builder = SegmentBuilder(build_workload(network, chip, self.limits.compute))
+        self.pricer_type = PRICERS[variant.cache, variant.bounds]
+
+    def lazy(self) -> tuple[Result, Needed]:
+        """As the compiler does: all-compute first, then dual-mode from there."""
+        stop, known, requests = deadline(self.time_limit), None, 0
+        for schedule in ("all-compute", "dual-mode") if self.chip.modes.switchable else ("dual-mode",):
+            (limits,) = schedule_limits(schedule, self.chip)
+            found: Found = find_plan(
+                self.builder,
+                schedule,
+                limits,
+                self.allocator,
+                self.gap * SEARCH_SHARE,
+                stop,
+                known=known,
+                cost_model=self.pricer_type,
+            )
+            requests += found.edges_considered
+            known = found
+        assert known is not None
+        solved = len(self.allocator.programs)
+        return self._simulated(known.plan, known.cost, known.gap), Needed(requests, solved, not stop())
+
+    def exhaustive(self) -> tuple[Result | None, Needed]:
+        """By the variant's search; None if it was stopped."""
+        pricer, stop = self._pricer(), deadline(self.time_limit)
+        if self.variant.search == EAGER:
+            path, needed = eager(pricer, stop)
+        else:
+            path, needed = published(pricer, self.variant.search == KEEPING, stop)
+        return (None if path is None else self._planned(pricer, path)), needed
+
+    def count(self) -> Needed:
+        """The programs that the variant's search would need, counted for at most as long as it may run."""
+        pricer = self._pricer()
+        edges = every_edge(pricer) if self.variant.search == EAGER else every_segment(pricer)
+        return count(edges, pricer, deadline(self.time_limit))
+
+    def _pricer(self) -> Counted:
+        return self.pricer_type(self.builder, self.limits, self.allocator)
+
+    def _planned(self, pricer: Counted, path: Path) -> Result:
+        plan, cost = plan_of(self.builder.workload, "dual-mode", self.limits, pricer, path, 0.0, False)
+        return self._simulated(plan, cost, None)
+
+    def _simulated(self, plan: Plan, cost: Fraction, gap: float | None) -> Result:
+        timing = simulate(lower(plan, self.builder.workload), self.chip)
+        return Result(
+            {
+                "predicted_cycles": float(cost),
+                "gap": gap,
+                "simulated_cycles": timing.total_cycles,
+                "segments": len(plan.segments),
+            }
+        )
+
+
+def with_shares(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """The rows of lazy search with the ``share`` of the distinct programs that the published search needs with the same cache."""
+    return [{**row, "share": _share(row, rows)} if row.get("search") == LAZY else row for row in rows]
+
+
+def _share(row: Row, rows: Sequence[Row]) -> float | None:
+    """An upper bound of it where that count was cut short; None without one."""
+    for other in rows:
+        same = all(other.get(key) == row.get(key) for key in ("network", "chip", "cache", "bounds"))
+        if same and other.get("search") == PUBLISHED and other.get("needed"):
+            return int(str(row["distinct"])) / int(str(other["needed"]))
+    return None
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Target networks on which lazy search, with cache and bounds, solves too many programs or finds a worse plan."""
+    found = []
+    for row in rows:
+        if row.get("search") != LAZY or not (row["cache"] and row["bounds"]) or row["network"] not in TARGET_NETWORKS:
+            continue
+        name = f"{row['network']} on {row['chip']}"
+        share = row.get("share")
+        if not isinstance(share, float) or share > MOST_SHARE:
+            found.append(f"{name}: lazy search solves {share if share is None else percent(share)} of the programs")
+        others = [r for r in rows if (r["network"], r["chip"]) == (row["network"], row["chip"]) and r["search"] != LAZY]
+        best = min((float(str(r["predicted_cycles"])) for r in others if r.get("predicted_cycles")), default=None)
+        if best is not None and float(str(row["predicted_cycles"])) * (1 - GAP) > best:
+            found.append(f"{name}: another search finds {best:,.0f} cycles, better by more than the gap")
+    return found
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The table."""
+    shown = []
+    for row in rows:
+        needed = row.get("needed")
+        least = "" if row.get("needed_complete") else ">= "
+        yes = {key: "on" if row[key] else "off" for key in ("cache", "bounds")}
+        shown.append({**row, **yes, "needed_text": None if needed is None else f"{least}{needed:,}"})
+    return table(COLUMNS, shown)
+
+
+def draw(axes: Any, rows: Sequence[Row]) -> None:
+    """Distinct programs of each search, with cache and bounds, by network and chip."""
+    full = [row for row in rows if row.get("cache") and row.get("bounds") and "missing" not in row]
+    places = list(dict.fromkeys((row["network"], row["chip"]) for row in full))
+    for number, search in enumerate(SEARCHES):
+        mine = [row for row in full if row["search"] == search]
+        at = [places.index((row["network"], row["chip"])) + 0.2 * number for row in mine]
+        axes.barh(at, [row["needed"] for row in mine], height=0.18, label=search)
+    axes.set_yticks([i + 0.3 for i in range(len(places))], [f"{network} ({chip})" for network, chip in places])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("distinct programs (eager, and what was stopped: at least)")
+    axes.legend()
