@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +26,7 @@ class CountingAllocator(Allocator):
     CPU ``seconds`` of each; ``programs`` are the distinct segment programs that were solved."""
 
     counts: Counter[str] = field(default_factory=Counter, compare=False)
-    seconds: Counter[str] = field(default_factory=Counter, compare=False)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float), compare=False)
     programs: set[SegmentProblem] = field(default_factory=set, compare=False)
 
     def timed(self, kind: str, work: Callable[..., Any], *given: Any, **named: Any) -> Any:

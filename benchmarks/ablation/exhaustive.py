@@ -2,8 +2,8 @@
 
 The published dynamic programme goes over the ends of segments: the best plan up to a cut is the best, over all segments that end
 there, of the plan up to the segment's start and the segment. What the plan so far keeps on chip and which arrays it leaves in
-compute mode is settled before the next segment is known. Here a segment keeps nothing, or also (``keep``) may keep in the buffer
-what it produces, as far as that has room: the better for the plan so far.
+compute mode is settled before the next segment is known. Here a segment keeps nothing, or (``keep``) the best for the plan so far of
+three: nothing more, or what it produces in memory-mode arrays or in the buffer, as far as they have room.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from benchmarks.ablation.counted import Counted
 from cmswitch.allocation.pricing import Price
+from cmswitch.allocation.segment import home_of
 from cmswitch.segmentation.search import CutGraph, Edge, KeptGraph, Node, Path, keeping_edge
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
@@ -117,13 +118,15 @@ def published(pricer: Counted, keep: bool, stop: Stop) -> tuple[Path | None, Nee
 
 
 def _ways(before: _Best, first: int, last: int, pricer: Counted, keep: bool) -> Iterator[Edge]:
-    """The segment after the plan so far, with nothing more kept and with what the buffer holds."""
+    """The segment after the plan so far, with nothing more kept and with what each home has room for."""
     source = Node(first, ()) if before.edge is None else before.edge.target
-    carried = tuple((t, h) for t, h in source.kept if pricer.workload.last_use[t] > last)
-    yield Edge(source, Node(last, carried), source.kept, 0, pricer.price(first, last, source.kept))
-    if keep:
-        more = keeping_edge(source, last, pricer)
-        if more.resident != source.kept:
+    workload, kept = pricer.workload, source.kept
+    carried = tuple((t, h) for t, h in kept if workload.last_use[t] > last)
+    arrays = sum(home_of(workload, t, h).arrays for t, h in kept)
+    yield Edge(source, Node(last, carried), kept, arrays, pricer.price(first, last, kept))
+    for home in pricer.homes if keep else ():
+        more = keeping_edge(source, last, pricer, home)
+        if more.resident != kept:
             yield more
 
 

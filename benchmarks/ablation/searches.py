@@ -121,10 +121,7 @@ def figures(
     allocator = counting_allocator(gap / 2, variant.cache, seed)
     compilation = _Compilation(network, chip, variant, allocator, gap, time_limit)
     start = allocator.cpu_seconds()
-    if variant.search == LAZY:
-        found, needed = compilation.lazy()
-    else:
-        found, needed = compilation.exhaustive()
+    found, needed = compilation.lazy() if variant.search == LAZY else compilation.exhaustive()
     spent = allocator.cpu_seconds() - start
     if not needed.complete and variant.search in (PUBLISHED, EAGER):
         needed = compilation.count()
@@ -248,7 +245,8 @@ def failures(rows: Sequence[Row]) -> list[str]:
         name = f"{row['network']} on {row['chip']}"
         share = row.get("share")
         if not isinstance(share, float) or share > MOST_SHARE:
-            found.append(f"{name}: lazy search solves {share if share is None else percent(share)} of the programs")
+            part = percent(share) if isinstance(share, float) else "an unknown part"
+            found.append(f"{name}: lazy search solves {part} of the programs")
         others = [r for r in rows if (r["network"], r["chip"]) == (row["network"], row["chip"]) and r["search"] != LAZY]
         best = min((float(str(r["predicted_cycles"])) for r in others if r.get("predicted_cycles")), default=None)
         if best is not None and float(str(row["predicted_cycles"])) * (1 - GAP) > best:

@@ -128,8 +128,10 @@ class _Plans:
         """
         if below < math.inf:
             for edge in path.edges:
-                if not edge.price.tightenings and not edge.price.solved:
-                    self._pricer.tighten(edge.price, self._should_stop)
+                if not edge.price.solved:
+                    edge.price.bound = max(edge.price.bound, self._cuts.bound(edge))
+                    if not edge.price.tightenings:
+                        self._pricer.tighten(edge.price, self._should_stop)
         for edge in sorted(path.edges, key=lambda e: e.price.cost - e.price.bound, reverse=True):
             if sum(e.price.cost if e.price.solved else e.price.bound for e in path.edges) >= below:
                 return None

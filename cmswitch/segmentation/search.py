@@ -136,6 +136,10 @@ class CutGraph:
             cut = edges[-1].target.cut
         return Path(tuple(edges))
 
+    def bound(self, edge: Edge) -> float:
+        """The bound of a segment whatever it keeps."""
+        return self._out[edge.source.cut][edge.target.cut - edge.source.cut - 1].price.bound
+
     def unkept(self, path: Path) -> Path:
         """The plan with the cuts of ``path`` in which nothing is kept across them."""
         edges = [Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges]
@@ -148,24 +152,27 @@ def keeping(path: Path, pricer: Pricer) -> Path | None:
         return None
     node, edges = Node(0, ()), []
     for edge in path.edges:
-        edges.append(keeping_edge(node, edge.target.cut, pricer))
+        edges.append(keeping_edge(node, edge.target.cut, pricer, "buffer"))
         node = edges[-1].target
     return Path(tuple(edges))
 
 
-def keeping_edge(node: Node, last: int, pricer: Pricer) -> Edge:
-    """The segment from ``node`` to the cut ``last`` that keeps what it produces in the buffer while that has room."""
-    workload, chip = pricer.workload, pricer.workload.chip
-    space = chip.buffer.capacity_bytes - sum(home_of(workload, t, h).bytes for t, h in node.kept)
+def keeping_edge(node: Node, last: int, pricer: Pricer, home: Home) -> Edge:
+    """The segment from ``node`` to the cut ``last`` that keeps what it produces in ``home`` while that has room."""
+    workload = pricer.workload
+    held = [home_of(workload, t, h) for t, h in node.kept]
+    arrays = pricer.limits.memory - sum(place.arrays for place in held)
+    space = workload.chip.buffer.capacity_bytes - sum(_buffer_bytes(place) for place in held)
     new: list[tuple[int, Home]] = []
     for tensor in outliving(workload, node.cut, last):
-        size = home_of(workload, tensor, "buffer").bytes
-        if size <= space:
-            new.append((tensor, "buffer"))
-            space -= size
+        place = home_of(workload, tensor, home)
+        if place.arrays <= arrays and _buffer_bytes(place) <= space:
+            new.append((tensor, home))
+            arrays, space = arrays - place.arrays, space - _buffer_bytes(place)
     resident = tuple(sorted((*node.kept, *new)))
     target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
-    return Edge(node, target, resident, 0, pricer.price(node.cut, last, resident))
+    kept_arrays = sum(home_of(workload, t, h).arrays for t, h in resident)
+    return Edge(node, target, resident, kept_arrays, pricer.price(node.cut, last, resident))
 
 
 def outliving(workload: Workload, first: int, last: int) -> Iterator[int]:
@@ -237,9 +244,8 @@ def _buffer_bytes(place: Place) -> int:
 class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
-    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if those are below
-    a number of cycles;
-    ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
+    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if they are below a
+    given number; ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
     replaces.
     """
 
@@ -339,22 +345,27 @@ class Search:
                 continue
             after = self._look_ahead(labels)
             cutoff = best_cost * (1 - self.gap) - self.switch_bound
-            chosen = _worth_solving(open_edges, cutoff - end.bound)
+            missing = cutoff - end.bound
+            chosen = _worth_solving(open_edges, missing)
             if not chosen:
                 break
             for edge in chosen:
+                if missing <= 0:
+                    break
+                before = edge.price.bound
                 upper = cutoff - labels[edge.source.cut][edge.source].bound - after[edge.target]
                 if not edge.price.solved and edge.price.bound < upper and not self.should_stop():
                     pricer.solve(edge.price, self.should_stop, upper)
+                missing -= edge.price.bound - before
         return best, best_cost, min(bound, best_cost)
 
 
 def _worth_solving(edges: Sequence[Edge], missing: float) -> list[Edge]:
-    """Of the unsolved edges of a path whose bounds are ``missing`` cycles too low, those that may raise them by as much: all whose
-    cost is not known, or, if there is none, the fewest whose known costs allow it; none if all together do not."""
+    """Those of a path's unsolved edges by which its bound may rise by the ``missing`` cycles: one whose cost is not known, as it
+    may make the others needless; else the fewest that may by what they are known to cost, or none if all together cannot."""
     unknown = [e for e in edges if math.isinf(e.price.cost)]
     if unknown:
-        return unknown
+        return [max(unknown, key=lambda e: e.price.bound)]
     chosen, raised = [], 0.0
     for edge in sorted(edges, key=lambda e: e.price.bound - e.price.cost):
         chosen.append(edge)
