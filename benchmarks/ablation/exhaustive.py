@@ -1,9 +1,9 @@
 """Two searches that solve a program for every segment: the published dynamic programme, and eager search of the whole plan space.
 
-The published dynamic programme goes over the ends of segments: the best plan up to a cut is the best, over all segments that end
-there, of the plan up to the segment's start and the segment. What the plan so far keeps on chip and which arrays it leaves in
-compute mode is settled before the next segment is known. Here a segment keeps nothing, or (``keep``) the best for the plan so far of
-three: nothing more, or what it produces in memory-mode arrays or in the buffer, as far as they have room.
+The published dynamic programme goes over the ends of segments: the best plan up to a cut is the best, over all segments that
+end there, of the plan up to the segment's start and the segment. What the plan so far keeps on chip and which arrays it leaves in
+compute mode is settled before the next segment is known. Here a segment keeps nothing, or (``keep``) the best for the plan so far
+of three: nothing more, or what it produces in memory-mode arrays or in the buffer, as far as they have room.
 """
 
 from __future__ import annotations

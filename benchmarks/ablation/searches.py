@@ -1,14 +1,16 @@
 """Whole compilations by three searches: how many programs each needs, what that costs, and how good its plan is.
 
-*lazy* is the compiler's own: programs are solved where the shortest path by bounds needs them. *published* solves one for every
-run of operators that fits the chip, *published, keeping* decides besides, before the next segment is known, what stays in the
-buffer. *eager* solves one for every segment in every state. All share builder, programs, solvers and cache; a program is told
-from another by its numbers alone.
+*lazy* is the compiler's own: programs are solved where the shortest path by bounds needs them. *published* is a dynamic programme
+over the ends of segments, which solves programs for every run of operators that fits the chip and settles what stays on chip
+before the next segment is known; *published, nothing kept* is the same with one program for each run. *eager* solves one for
+every segment in every state. All share builder, programs, solvers and cache; a program is told from another by its numbers alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import argparse
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,9 +18,9 @@ from typing import Any
 import hw
 from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator, deadline
 from benchmarks.ablation.exhaustive import Needed, count, eager, every_edge, every_segment, published
-from benchmarks.networks import Case
+from benchmarks.networks import CHIPS, Case, find_cases
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
-from benchmarks.settings import measure_each
+from benchmarks.settings import Outcome, measure_each
 from cmswitch import load_network
 from cmswitch.allocation.segment import SegmentBuilder
 from cmswitch.costs.workload import build_workload
@@ -34,10 +36,12 @@ GAP = 1e-3
 """Relative gap to which lazy search proves its plan; half of it is what a program may leave."""
 MOST_SHARE = 0.2
 """Of the distinct programs that the published search needs, lazy search is to solve no more."""
+MOST_SOLVED = 400
+"""Programs up to which a search that solves everything is carried out; beyond, its programs are counted."""
 TARGET_NETWORKS = ("light_resnet50", "light_densenet121", "zoo:bert-large")
 NETWORKS = (*TARGET_NETWORKS, "zoo:resnet18", "zoo:mobilenet_v2")
-LAZY, PUBLISHED, KEEPING, EAGER = "lazy", "published", "published, keeping", "eager"
-SEARCHES = (LAZY, PUBLISHED, KEEPING, EAGER)
+LAZY, PUBLISHED, UNKEPT, EAGER = "lazy", "published", "published, nothing kept", "eager"
+SEARCHES = (LAZY, UNKEPT, PUBLISHED, EAGER)
 
 COLUMNS = (
     Column("network", "network"),
@@ -49,13 +53,14 @@ COLUMNS = (
     Column("programs needed", "needed_text"),
     Column("solved", "solved", cycles),
     Column("distinct", "distinct", cycles),
-    Column("share", "share", percent),
+    Column("of published", "share", percent),
+    Column("nothing kept", "share_unkept", percent),
     Column("LPs of runs", "flows", cycles),
     Column("LPs", "relaxations", cycles),
     Column("CPU s", "cpu_seconds", decimals(2)),
     Column("in programs", "program_seconds", decimals(2)),
     Column("in LPs", "linear_seconds", decimals(2)),
-    Column("predicted", "predicted_cycles", cycles),
+    Column("predicted", "predicted_cycles", lambda value: cycles(math.ceil(value))),
     Column("gap", "gap", percent),
     Column("simulated", "simulated_cycles", cycles),
 )
@@ -79,24 +84,48 @@ class Line:
     variant: Variant
 
 
-def variants() -> Iterator[Variant]:
-    """All that are compared."""
-    for search in SEARCHES:
-        for cache in (True, False):
-            for bounds in (True, False):
-                yield Variant(search, cache, bounds)
+VARIANTS = (
+    Variant(LAZY),
+    Variant(UNKEPT),
+    Variant(PUBLISHED),
+    Variant(LAZY, cache=False),
+    Variant(LAZY, bounds=False),
+    Variant(EAGER),
+    Variant(UNKEPT, cache=False),
+    Variant(UNKEPT, bounds=False),
+    Variant(LAZY, cache=False, bounds=False),
+)
+"""What is compared. To a search that solves everything bounds matter only where they make a program smaller."""
 
 
-def run(cases: Sequence[Case], chips: Sequence[str], time_limit: float, seed: int) -> list[dict[str, object]]:
-    """A row for each network, chip and variant; each search is stopped after ``time_limit`` seconds, and says so."""
-    lines = [Line(case, chip, v) for case in cases for chip in chips for v in variants()]
-    rows = measure_each(
+def run(given: argparse.Namespace) -> Outcome:
+    """A row for each network, chip and variant; what takes longer than ``given.limit`` seconds is stopped, and says so."""
+    lines = [Line(case, chip, v) for v in VARIANTS for chip in CHIPS for case in find_cases(NETWORKS)]
+    measured = measure_each(
         "ablation",
         lines,
         lambda line: {"network": line.case.name, "chip": line.chip, **vars(line.variant)},
-        lambda line: measure(line, time_limit, seed),
+        lambda line: measure(line, given.limit, given.seed),
     )
-    return with_shares([dict(row) for row in rows])
+    rows = sorted(with_shares(measured), key=lambda row: (CHIPS.index(str(row["chip"])), str(row["network"])))
+    failed = failures(rows)
+    return Outcome(
+        rows=rows,
+        summary={"failures": failed},
+        text=text(rows) + "".join(f"FAIL {failure}\n" for failure in failed),
+        plot_size=(9, 7),
+        draw=lambda figure: draw(figure.subplots(), rows),
+        failed=bool(failed),
+        parameters={
+            "networks": list(NETWORKS),
+            "chips": list(CHIPS),
+            "time_limit": given.limit,
+            "gap": GAP,
+            "most_solved": MOST_SOLVED,
+            "most_share": MOST_SHARE,
+            "target_networks": list(TARGET_NETWORKS),
+        },
+    )
 
 
 def measure(line: Line, time_limit: float, seed: int) -> dict[str, object]:
@@ -114,17 +143,15 @@ def figures(
 ) -> dict[str, object]:
     """What one variant needs and finds for ``network`` on ``chip``.
 
-    ``needed``: distinct programs that the search needs, counted without solving them where the search was stopped before its end;
-    ``needed_complete``: whether that count came to its end. Cycles and ``gap`` are None without a plan, ``gap`` also without a
-    bound.
+    ``needed``: distinct programs that the search needs; with ``needed_complete`` false, at least. A search that would solve more
+    than ``MOST_SOLVED`` is only counted (*published* cannot be: what it asks next depends on solutions, so that it has no
+    count then). Cycles and ``gap`` are None without a plan, ``gap`` also without a bound.
     """
     allocator = counting_allocator(gap / 2, variant.cache, seed)
     compilation = _Compilation(network, chip, variant, allocator, gap, time_limit)
     start = allocator.cpu_seconds()
     found, needed = compilation.lazy() if variant.search == LAZY else compilation.exhaustive()
     spent = allocator.cpu_seconds() - start
-    if not needed.complete and variant.search in (PUBLISHED, EAGER):
-        needed = compilation.count()
     counts, seconds = allocator.counts, allocator.seconds
     return {
         "requests": needed.requests,
@@ -189,15 +216,20 @@ class _Compilation:
         return self._simulated(known.plan, known.cost, known.gap), Needed(requests, solved, not stop())
 
     def exhaustive(self) -> tuple[Result | None, Needed]:
-        """By the variant's search; None if it was stopped."""
+        """By the variant's search; None if it would take too long."""
+        counted = self._count()
+        if not counted.complete or (counted.distinct if self.variant.cache else counted.requests) > MOST_SOLVED:
+            return None, Needed(0, 0, False) if self.variant.search == PUBLISHED else counted
         pricer, stop = self._pricer(), deadline(self.time_limit)
         if self.variant.search == EAGER:
             path, needed = eager(pricer, stop)
         else:
-            path, needed = published(pricer, self.variant.search == KEEPING, stop)
-        return (None if path is None else self._planned(pricer, path)), needed
+            path, needed = published(pricer, self.variant.search == PUBLISHED, stop)
+        if path is None:
+            return None, needed if self.variant.search == PUBLISHED else counted
+        return self._planned(pricer, path), needed
 
-    def count(self) -> Needed:
+    def _count(self) -> Needed:
         """The programs that the variant's search would need, counted for at most as long as it may run."""
         pricer = self._pricer()
         edges = every_edge(pricer) if self.variant.search == EAGER else every_segment(pricer)
@@ -222,31 +254,42 @@ class _Compilation:
         )
 
 
-def with_shares(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """The rows of lazy search with the ``share`` of the distinct programs that the published search needs with the same cache."""
-    return [{**row, "share": _share(row, rows)} if row.get("search") == LAZY else row for row in rows]
+def with_shares(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The rows; those of lazy search with the ``share`` of the distinct programs of *published* that it solves, and the
+    ``share_unkept`` of those of *published, nothing kept*."""
+    return [
+        {**row, "share": _share(row, rows, PUBLISHED), "share_unkept": _share(row, rows, UNKEPT)}
+        if row["search"] == LAZY
+        else dict(row)
+        for row in rows
+    ]
 
 
-def _share(row: Row, rows: Sequence[Row]) -> float | None:
-    """An upper bound of it where that count was cut short; None without one."""
+def _share(row: Row, rows: Sequence[Row], search: str) -> float | None:
+    """With the cache; an upper bound where programs were not counted to the end; None without a count."""
     for other in rows:
-        same = all(other.get(key) == row.get(key) for key in ("network", "chip", "cache", "bounds"))
-        if same and other.get("search") == PUBLISHED and other.get("needed"):
+        if (other["network"], other["chip"], other["search"]) != (row["network"], row["chip"], search):
+            continue
+        if other["cache"] and other["bounds"] and other.get("needed") and row.get("distinct") is not None:
             return int(str(row["distinct"])) / int(str(other["needed"]))
     return None
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Target networks on which lazy search, with cache and bounds, solves too many programs or finds a worse plan."""
+    """Target networks on which lazy search, with cache and bounds, solves too many programs (of *published*, or where that has no
+    count, of *published, nothing kept*), or finds a plan worse than another's by more than the gap."""
     found = []
     for row in rows:
         if row.get("search") != LAZY or not (row["cache"] and row["bounds"]) or row["network"] not in TARGET_NETWORKS:
             continue
         name = f"{row['network']} on {row['chip']}"
-        share = row.get("share")
+        if "missing" in row:
+            found.append(f"{name}: {row['missing']}")
+            continue
+        share = row["share_unkept"] if row["share"] is None else row["share"]
         if not isinstance(share, float) or share > MOST_SHARE:
             part = percent(share) if isinstance(share, float) else "an unknown part"
-            found.append(f"{name}: lazy search solves {part} of the programs")
+            found.append(f"{name}: lazy search solves {part} of the programs of the published search")
         others = [r for r in rows if (r["network"], r["chip"]) == (row["network"], row["chip"]) and r["search"] != LAZY]
         best = min((float(str(r["predicted_cycles"])) for r in others if r.get("predicted_cycles")), default=None)
         if best is not None and float(str(row["predicted_cycles"])) * (1 - GAP) > best:
@@ -272,7 +315,7 @@ def draw(axes: Any, rows: Sequence[Row]) -> None:
     for number, search in enumerate(SEARCHES):
         mine = [row for row in full if row["search"] == search]
         at = [places.index((row["network"], row["chip"])) + 0.2 * number for row in mine]
-        axes.barh(at, [row["needed"] for row in mine], height=0.18, label=search)
+        axes.barh(at, [int(str(row["needed"])) for row in mine], height=0.18, label=search)
     axes.set_yticks([i + 0.3 for i in range(len(places))], [f"{network} ({chip})" for network, chip in places])
     axes.invert_yaxis()
     axes.set_xscale("log")

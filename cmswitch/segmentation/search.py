@@ -244,9 +244,9 @@ def _buffer_bytes(place: Place) -> int:
 class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
-    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if they are below a
-    given number; ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
-    replaces.
+    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if they are
+    below a given number; ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by
+    more than the gap replaces.
     """
 
     def __init__(

@@ -1,0 +1,87 @@
+"""The searches that are compared: on a small network all counts and plans, on real ones what was recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+import hw
+from benchmarks.ablation.searches import (
+    EAGER,
+    LAZY,
+    PUBLISHED,
+    TARGET_NETWORKS,
+    UNKEPT,
+    VARIANTS,
+    Variant,
+    failures,
+    figures,
+    with_shares,
+)
+from benchmarks.networks import CHIPS
+from cmswitch import load_network
+from cmswitch.graph.zoo.maker import Maker
+
+RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "ablation-searches.json"
+LIMIT = 60.0
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[Variant, dict[str, object]]:
+    """Every variant on six layers, of two shapes in turn, that no segment holds all of; no gap is allowed."""
+    maker = Maker("turns")
+    width, value = 64, maker.input("tokens", [1, 64, 64])
+    for layer, wide in enumerate((96, 64) * 3):
+        value = maker.node("MatMul", f"layer{layer}", value, maker.weight(f"weight{layer}", width, wide))
+        width = wide
+    path = tmp_path_factory.mktemp("models") / "turns.onnx"
+    onnx.save(maker.model(value), path)
+    network, chip = load_network(str(path)), hw.load_chip("dynaplasia").with_changes(arrays_per_core=8)
+    return {variant: figures(network, chip, variant, LIMIT, gap=0.0) for variant in VARIANTS}
+
+
+def test_no_search_finds_a_better_plan_than_the_lazy_one(found: dict[Variant, dict[str, object]]) -> None:
+    cycles = {variant: float(str(figures["predicted_cycles"])) for variant, figures in found.items()}
+    lazy = cycles[Variant(LAZY)]
+    assert all(lazy <= other * (1 + 1e-9) for other in cycles.values())
+    for variant, same in cycles.items():
+        if variant.search in (LAZY, EAGER):
+            assert same == pytest.approx(lazy), variant
+    assert found[Variant(LAZY)]["gap"] == 0.0
+
+
+def test_counts_are_ordered(found: dict[Variant, dict[str, object]]) -> None:
+    needed = {variant: int(str(figures["needed"])) for variant, figures in found.items()}
+    assert needed[Variant(UNKEPT)] <= needed[Variant(PUBLISHED)] <= needed[Variant(EAGER)]
+    assert all(figures["needed_complete"] for figures in found.values())
+    unkept, repeated = found[Variant(UNKEPT)], found[Variant(UNKEPT, cache=False)]
+    assert unkept["solved"] == unkept["distinct"] == unkept["needed"]
+    assert needed[Variant(UNKEPT)] < int(str(unkept["requests"]))
+    assert repeated["solved"] == repeated["requests"] == unkept["requests"]
+    assert repeated["distinct"] == unkept["distinct"]
+    lazy, unbounded = found[Variant(LAZY)], found[Variant(LAZY, bounds=False)]
+    assert int(str(lazy["distinct"])) < int(str(unbounded["distinct"]))
+    assert lazy["solved"] == lazy["distinct"]
+
+
+def test_the_recorded_searches_meet_the_target() -> None:
+    rows = with_shares(json.loads(RECORD.read_text(encoding="utf-8"))["rows"])
+    lazy = {(r["network"], r["chip"]): r for r in rows if r["search"] == LAZY and r["cache"] and r["bounds"]}
+    assert {(network, chip) for network in TARGET_NETWORKS for chip in CHIPS} <= lazy.keys()
+    assert failures(rows) == []
+
+
+def test_too_many_programs_or_a_worse_plan_fail() -> None:
+    same = {"network": TARGET_NETWORKS[0], "chip": "dynaplasia", "cache": True, "bounds": True}
+    lazy = {**same, "search": LAZY, "distinct": 20, "predicted_cycles": 1000.0}
+    other = {**same, "search": PUBLISHED, "needed": 100, "predicted_cycles": 1000.0}
+    assert failures(with_shares([lazy, other])) == []
+    (many,) = failures(with_shares([{**lazy, "distinct": 21}, other]))
+    assert "lazy search solves 21.00 % of the programs" in many
+    (worse,) = failures(with_shares([{**lazy, "predicted_cycles": 1002.0}, other]))
+    assert "another search finds 1,000 cycles" in worse
+    (unknown,) = failures(with_shares([lazy]))
+    assert "an unknown part" in unknown
