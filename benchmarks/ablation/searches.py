@@ -111,8 +111,8 @@ def run(given: argparse.Namespace) -> Outcome:
     failed = failures(rows)
     return Outcome(
         rows=rows,
-        summary={"failures": failed},
-        text=text(rows) + "".join(f"FAIL {failure}\n" for failure in failed),
+        summary={"failures": failed, "unfinished": unfinished(rows)},
+        text="\n".join([text(rows), *unfinished(rows), *(f"FAIL {failure}" for failure in failed), ""]),
         plot_size=(9, 7),
         draw=lambda figure: draw(figure.subplots(), rows),
         failed=bool(failed),
@@ -297,6 +297,16 @@ def failures(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def unfinished(rows: Sequence[Row]) -> list[str]:
+    """Target networks of which lazy search, stopped before, has not shown that its plan is as good as any within the gap."""
+    return [
+        f"{row['network']} on {row['chip']}: stopped at a gap of {percent(float(str(row['gap'])))}"
+        for row in rows
+        if row["search"] == LAZY and row["cache"] and row["bounds"] and row["network"] in TARGET_NETWORKS
+        if row.get("gap") is not None and float(str(row["gap"])) > GAP
+    ]
+
+
 def text(rows: Sequence[Row]) -> str:
     """The table."""
     shown = []
@@ -304,7 +314,7 @@ def text(rows: Sequence[Row]) -> str:
         needed = row.get("needed")
         least = "" if row.get("needed_complete") else ">= "
         yes = {key: "on" if row[key] else "off" for key in ("cache", "bounds")}
-        shown.append({**row, **yes, "needed_text": None if needed is None else f"{least}{needed:,}"})
+        shown.append({**row, **yes, "needed_text": f"{least}{needed:,}" if needed else None})
     return table(COLUMNS, shown)
 
 

@@ -357,6 +357,8 @@ class Search:
                 if not edge.price.solved and edge.price.bound < upper and not self.should_stop():
                     pricer.solve(edge.price, self.should_stop, upper)
                 missing -= edge.price.bound - before
+            if missing == cutoff - end.bound and not any(edge.price.solved for edge in chosen):
+                break  # rounding: nothing is left to gain
         return best, best_cost, min(bound, best_cost)
 
 
