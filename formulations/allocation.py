@@ -87,12 +87,13 @@ def allocation_start(problem: SegmentProblem, allocation: SegmentAllocation) -> 
 
 
 def bound_times(model: pyo.ConcreteModel, cycles: float) -> None:
-    """Bound every time of the program from above, for a solver that needs finite ranges.
+    """Bound every time of the program from above, for a solver that needs finite ranges. Any form whose times are in units of
+    ``model.unit`` cycles will do; what has an upper bound keeps it.
 
     ``cycles`` is what some allocation costs. The optimum stays: with each variable as small as its rows allow, none of them
     exceeds T or R, and neither of these the objective.
     """
     longest = cycles * (1 + TIME_MARGIN) / model.unit
     for time in model.component_data_objects(pyo.Var):
-        if time.is_continuous():
+        if time.is_continuous() and time.ub is None:
             time.setub(longest)

@@ -76,6 +76,8 @@ class PiecewiseCopies:
         self.options = [range(len(own)) for own in pieces]
         model.u = choices(self.options)
         model.d = pyo.Var(list(model.u), domain=pyo.NonNegativeIntegers)
+        for (i, p), copies in model.d.items():
+            copies.setub(pieces[i][p][-1])
         model.estimates = pyo.VarList(domain=pyo.NonNegativeReals)
         model.envelope = pyo.ConstraintList()
         self._estimates: dict[tuple[int, Cycles], Expr] = {}

@@ -104,7 +104,9 @@ def build_staggering(problem: StaggeringProblem) -> pyo.ConcreteModel:
     model = pyo.ConcreteModel(name="staggering")
     model.unit = unit
     slots = [(g, t) for g, b in enumerate(problem.batches) for t in range(b.ready // unit, last - b.cycles // unit + 1)]
-    model.x = pyo.Var(slots, domain=pyo.NonNegativeIntegers, bounds=lambda _, g, t: (0, problem.batches[g].count))
+    model.x = pyo.Var(slots, domain=pyo.NonNegativeIntegers)
+    for (g, _), activated in model.x.items():
+        activated.setub(problem.batches[g].count)
     model.P = pyo.Var(bounds=(max(b.arrays for b in problem.batches), None))
     own = {g: [t for _, t in group] for g, group in itertools.groupby(slots, key=lambda slot: slot[0])}
     counts = (linear([(1.0, model.x[g, t]) for t in own[g]]) == b.count for g, b in enumerate(problem.batches))

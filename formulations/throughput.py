@@ -38,13 +38,13 @@ def build_eq10(problem: Eq10Problem) -> pyo.ConcreteModel:
     """The program with one tangent."""
     model = pyo.ConcreteModel(name="eq10")
     arrays, operators, tensors = problem.arrays, problem.operators, problem.tensors
-    model.Com = pyo.Var(
-        range(len(operators)), domain=pyo.NonNegativeIntegers, bounds=lambda _, i: (operators[i].arrays, arrays)
-    )
+    model.Com = pyo.Var(range(len(operators)), domain=pyo.NonNegativeIntegers, bounds=(0, arrays))
     model.p = pyo.Var(range(len(operators)), domain=pyo.NonNegativeIntegers, bounds=(0, arrays))
-    model.s = pyo.Var(
-        range(len(tensors)), domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, min(arrays, tensors[e].arrays))
-    )
+    model.s = pyo.Var(range(len(tensors)), domain=pyo.NonNegativeIntegers, bounds=(0, arrays))
+    for i, op in enumerate(operators):
+        model.Com[i].setlb(op.arrays)
+    for e, tensor in enumerate(tensors):
+        model.s[e].setub(min(arrays, tensor.arrays))
     used = [sum(model.s[e] for e, tensor in enumerate(tensors) if i in tensor.users) for i in range(len(operators))]
     compute, memory = sum(model.Com.values()), sum(model.p.values()) + sum(model.s.values())
     add_rows(

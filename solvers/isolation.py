@@ -130,8 +130,14 @@ class _Process:
 
     def _send(self, message: Request | Stop) -> None:
         assert self._process.stdin is not None
+        try:
+            frame = pickle.dumps(message)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:  # a model that holds a function, say
+            raise SolverFailure(
+                f"the model cannot be sent to another process ({error}); solve it in this one"
+            ) from error
         with contextlib.suppress(BrokenPipeError):  # it has died; the reader says so
-            pickle.dump(message, self._process.stdin)
+            self._process.stdin.write(frame)
             self._process.stdin.flush()
 
     def solve(self, request: Request, settings: Settings) -> Done | Raised | None:

@@ -152,6 +152,10 @@ class Eq10Pricer(Pricer):
         places = self._places(first, last, dict(kept), shared, private)
         return Outcome(segment.works, tuple(copies), places, price.exact.write_back, assigned)
 
+    def problem(self, first: int, last: int) -> Eq10Problem:
+        """The program of a segment across whose cuts nothing is kept."""
+        return self._describe(first, last, (), self.limits).problem
+
     def _first_bound(self, price: Price) -> None:
         first, last, _ = price.representative
         pieces, free, dropped = self.workload.pieces(first, last), self._reload_free(first, last), 0

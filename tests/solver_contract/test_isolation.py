@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyomo.environ as pyo
 import pytest
 
 from solvers import SolverFailure, Status, Termination, UnknownOption, Unsuitable, isolation, registry, solve
@@ -115,3 +116,12 @@ def test_nothing_is_left_running() -> None:
             return
         time.sleep(0.1)
     raise AssertionError(f"process {pid} is still there")
+
+
+def test_a_model_that_cannot_be_sent_is_a_failure() -> None:
+    """Backends that read the model itself get it pickled, which a function inside it prevents."""
+    model = knapsack()
+    model.half = pyo.Var(range(2), bounds=lambda _, i: (0, i))
+    with pytest.raises(SolverFailure, match="cannot be sent to another process"):
+        solve(model, "highs-pyomo", isolated=True)
+    assert solve(model, ["highs-pyomo", "highs"], isolated=True).status is Status.OPTIMAL
