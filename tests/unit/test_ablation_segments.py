@@ -31,14 +31,14 @@ def test_every_segment_has_an_allocation() -> None:
 def test_the_harvest_is_what_the_networks_hold(tmp_path: Path) -> None:
     """The same every time; the committed segments of one network are among those it considers."""
     (case,) = find_cases(["light_bvlc_alexnet"])
-    found = {s.name: s for s in segments_of(case, "dynaplasia")}
-    committed = [s for s in SEGMENTS if (s.network, s.chip) == ("light_bvlc_alexnet", "dynaplasia")]
+    found = {s.name: s for s in segments_of(case, "prime")}
+    committed = [s for s in SEGMENTS if (s.network, s.chip) == ("light_bvlc_alexnet", "prime")]
     assert committed and {s.name for s in committed} <= set(found)
     assert all(found[s.name].operators == s.operators for s in committed)
-    few = harvest(9, ["light_bvlc_alexnet"], ["dynaplasia"])
+    few = harvest(9, ["light_bvlc_alexnet"], ["prime"])
     assert len({s.content for s in few}) == len(few) == 9
     write_segments(tmp_path / "few", few)
-    assert read_segments(tmp_path / "few") == few == harvest(9, ["light_bvlc_alexnet"], ["dynaplasia"])
+    assert read_segments(tmp_path / "few") == few == harvest(9, ["light_bvlc_alexnet"], ["prime"])
 
 
 def test_a_sample_has_as_many_of_every_size() -> None:
