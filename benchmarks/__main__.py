@@ -15,8 +15,8 @@ from types import FrameType
 
 import hw
 from benchmarks import accuracy, compile_time, networks, sensitivity
-from benchmarks.fuzz.command import add_options as add_fuzz_options
-from benchmarks.fuzz.command import run as run_fuzz
+from benchmarks.ablation import command as ablation
+from benchmarks.fuzz import command as fuzz
 from benchmarks.networks import UsageError
 from benchmarks.record import record, write_plot
 from benchmarks.settings import Outcome, Settings
@@ -45,6 +45,8 @@ BENCHMARKS = {
     "operators": Benchmark(_operators, (), ()),
     "sensitivity": Benchmark(sensitivity.run, sensitivity.NETWORKS, networks.CHIPS[:1]),
 }
+COMMANDS = {"ablation": ablation, "fuzz": fuzz}
+"""Those with options and records of their own."""
 TIME_LIMIT, QUICK_TIME_LIMIT = 60.0, 10.0
 
 
@@ -52,15 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark (default: of ``sys.argv``) and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False, description=__doc__)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
-    for name in (*BENCHMARKS, "fuzz"):
+    for name in (*BENCHMARKS, *COMMANDS):
         one = names.add_parser(name, allow_abbrev=False, help=f"see {name} --help")
         one.add_argument(
             "--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="(default: %(default)s)"
         )
-        add_fuzz_options(one) if name == "fuzz" else _add_options(one)
+        COMMANDS[name].add_options(one) if name in COMMANDS else _add_options(one)
     given = parser.parse_args(arguments)
     try:
-        return run_fuzz(given) if given.name == "fuzz" else _measure(given)
+        return COMMANDS[given.name].run(given) if given.name in COMMANDS else _measure(given)
     except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
         parser.error(str(error))
 

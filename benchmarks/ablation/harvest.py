@@ -38,11 +38,11 @@ def harvest(count: int, names: Sequence[str] = NETWORKS, chips: Sequence[str] = 
     taken: dict[str, HarvestedSegment] = {}
     while queues:
         for queue in list(queues):
-            segment = next((s for s in queue if s.content not in taken), None)
-            if segment is None:
+            another = next((s for s in queue if s.content not in taken), None)
+            if another is None:
                 queues.remove(queue)
                 continue
-            taken[segment.content] = segment
+            taken[another.content] = another
             if len(taken) == count:
                 return list(taken.values())
     return list(taken.values())

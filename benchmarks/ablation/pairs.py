@@ -25,7 +25,7 @@ from formulations import (
 from formulations.columns import build_segment_columns, read_segment_columns
 from formulations.compact import build_compact, read_compact, solve_compact
 from formulations.eq10 import Eq10Allocation, evaluate_eq10, solve_eq10_combinatorial
-from formulations.literal import build_literal, read_literal, solve_literal
+from formulations.literal import ROLES, build_literal, read_literal, solve_literal
 from formulations.throughput import build_eq10, read_eq10, solve_eq10
 from solvers import SolverFailure, Status, Termination, solve
 
@@ -33,6 +33,8 @@ CostModel = Literal["machine", "published"]
 TOLERANCE = Fraction(1, 10**6)
 """Relative: a segment is solved if cost and bound are no farther apart, and solved costs may differ by as much."""
 ROOT_SECONDS = 60.0
+MOST_BINARIES = 40_000
+"""A literal program of this size takes several CPU seconds to write down, and backends go far beyond their limits."""
 BACKENDS = ("highs", "highs-pyomo", "cp-sat", "scip")
 COMBINATORIAL = "combinatorial"
 
@@ -93,14 +95,14 @@ class Pair(ABC):
 
 @dataclass(frozen=True)
 class Form:
-    """A form as mixed integer programs. ``build``: the first one; ``solve``: all that it takes; ``cost``: the exact cost of the
-    values in a model; ``known``: what some allocation costs."""
+    """A form as mixed integer programs. ``build``: the first one; ``cost``: the exact cost of the values in a model; ``known``:
+    what some allocation costs; ``solve``: solves all the programs that it takes (None: one)."""
 
     cost_model: CostModel
     build: Callable[[Any], pyo.ConcreteModel]
-    solve: Callable[[Any, Callable[[Any], object]], object]
     cost: Callable[[pyo.ConcreteModel, Any], Fraction]
     known: Callable[[Any], Fraction]
+    solve: Callable[[Any, Callable[[Any], object]], object] | None = None
 
 
 def _known_machine(problem: Any) -> Fraction:
@@ -119,24 +121,26 @@ def _known_published(problem: Any) -> Fraction:
 
 
 def _machine(build: Callable[[Any], Any], read: Callable[[Any, Any], Any], solve: Any = None) -> Form:
-    once = solve or (lambda problem, optimise: optimise(build(problem)))
-    return Form("machine", build, once, lambda model, p: evaluate(p, read(model, p)).total, _known_machine)
+    return Form("machine", build, lambda model, p: evaluate(p, read(model, p)).total, _known_machine, solve)
+
+
+def _published(build: Callable[[Any], Any], read: Callable[[Any, Any], Any], solve: Any) -> Form:
+    return Form("published", build, lambda model, p: evaluate_eq10(p, read(model, p)).total, _known_published, solve)
+
+
+def _solve_literal(problem: Any, optimise: Callable[[Any], object]) -> object:
+    binaries = len(ROLES) * len(problem.operators) * problem.arrays
+    if binaries > MOST_BINARIES:
+        raise ValueError(f"{binaries:,} binaries of roles, more than {MOST_BINARIES:,}")
+    return solve_literal(problem, optimise)
 
 
 FORMS = {
     "option": _machine(build_segment_allocation, read_segment_allocation),
     "column": _machine(build_segment_columns, read_segment_columns),
     "compact": _machine(build_compact, read_compact, solve_compact),
-    "throughput": Form(
-        "published", build_eq10, solve_eq10, lambda m, p: evaluate_eq10(p, read_eq10(m)).total, _known_published
-    ),
-    "literal": Form(
-        "published",
-        build_literal,
-        solve_literal,
-        lambda m, p: evaluate_eq10(p, read_literal(m, p)).total,
-        _known_published,
-    ),
+    "throughput": _published(build_eq10, lambda model, _: read_eq10(model), solve_eq10),
+    "literal": _published(build_literal, read_literal, _solve_literal),
 }
 
 
@@ -149,8 +153,8 @@ class _Optimiser:
 
     def __init__(self, form: Form, problem: Any, solver: str, limit: float, seed: int) -> None:
         self._form, self._problem, self._solver, self._left, self._seed = form, problem, solver, limit, seed
-        self.termination, self.cost, self.bound = "", None, 0.0
-        self.cost: Fraction | None
+        self.termination, self.bound = "", 0.0
+        self.cost: Fraction | None = None
         self.seconds, self.nodes, self.programs = 0.0, 0, 0
 
     def __call__(self, model: Any) -> None:
@@ -161,6 +165,8 @@ class _Optimiser:
         self.seconds += result.cpu_seconds
         self.nodes += result.nodes
         self.programs += 1
+        if result.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
         self.termination = str(result.termination)
         self.bound = max(self.bound, result.bound or 0.0)
         if result.status is not Status.NONE:
@@ -175,21 +181,26 @@ class ProgramPair(Pair):
 
     def __init__(self, form: str, solver: str) -> None:
         super().__init__(form, solver, FORMS[form].cost_model)
+        self._built: tuple[Any, pyo.ConcreteModel, float] | None = None
 
     def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
-        """See :class:`Pair`."""
+        """See :class:`Pair`. The limit is in seconds of wall clock, as backends count."""
         form, problem = FORMS[self.form], getattr(segment, self.cost_model)
-        optimiser = _Optimiser(form, problem, self.solver, limit, seed)
+        done = _Optimiser(form, problem, self.solver, limit, seed)
+        model, build = self._first(problem) if form.solve is None else (None, 0.0)
         start = time.process_time()
         with contextlib.suppress(_Ended):
-            form.solve(problem, optimiser)
-        build = time.process_time() - start
-        done = optimiser
+            if form.solve is None:
+                done(model)
+            else:
+                form.solve(problem, done)
+        build += time.process_time() - start
         return Run(done.termination, build, done.seconds, done.cost, done.bound, done.nodes, done.programs)
 
     def root_bound(self, segment: HarvestedSegment) -> float | None:
         """Of the first program without integrality."""
-        model = FORMS[self.form].build(getattr(segment, self.cost_model))
+        model, _ = self._first(getattr(segment, self.cost_model))
+        self._built = None
         for var in model.component_data_objects(pyo.Var):
             if not var.is_continuous():
                 low, high = var.bounds
@@ -198,6 +209,14 @@ class ProgramPair(Pair):
                 var.setub(high)
         result = solve(model, time_limit=ROOT_SECONDS, isolated=True)
         return result.bound if result.termination is Termination.OPTIMAL else None
+
+    def _first(self, problem: Any) -> tuple[pyo.ConcreteModel, float]:
+        """The first program and the CPU seconds of building it, kept until it is relaxed: larger limits begin anew."""
+        if self._built is None or self._built[0] is not problem:
+            start = time.process_time()
+            model = FORMS[self.form].build(problem)
+            self._built = problem, model, time.process_time() - start
+        return self._built[1:]
 
 
 class BoxesPair(Pair):

@@ -65,16 +65,20 @@ def read_segments(path: Path = SEGMENTS_FILE) -> list[HarvestedSegment]:
 
 
 def sample(segments: Sequence[HarvestedSegment], count: int) -> list[HarvestedSegment]:
-    """``count`` of the segments in their order, of each class as nearly the same number as there are, spread over its list."""
+    """``count`` of the segments in their order: of each chip and size as nearly the same number as there are, spread over its
+    list."""
     if count >= len(segments):
         return list(segments)
-    by_class = [[s for s in segments if s.size == size] for size in SIZES]
-    taken: list[HarvestedSegment] = []
-    for place, own in enumerate(by_class):
-        share = min(len(own), (count - len(taken)) // (len(by_class) - place))
-        taken += [own[k * len(own) // share] for k in range(share)]
-    kept = {id(s) for s in taken}
-    return [s for s in segments if id(s) in kept]
+    groups = [
+        [s for s in segments if (s.chip, s.size) == (chip, size)]
+        for chip in dict.fromkeys(s.chip for s in segments)
+        for size in SIZES
+    ]
+    taken: set[str] = set()
+    for place, own in enumerate(groups):
+        share = min(len(own), (count - len(taken)) // (len(groups) - place))
+        taken |= {own[k * len(own) // share].name for k in range(share)}
+    return [s for s in segments if s.name in taken]
 
 
 def _text(plain: object) -> str:

@@ -1,0 +1,71 @@
+"""``python -m benchmarks ablation``: the options, the parts, the records."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from benchmarks.networks import UsageError
+from benchmarks.record import record, write_plot
+from benchmarks.settings import Outcome
+from cmswitch.naming import nearest
+from cmswitch.options import LARGEST_SEED, seconds, whole_number
+
+PARTS = {"segments": "benchmarks.ablation.comparison"}
+"""Modules with ``run(given) -> Outcome``, loaded when they are run: some import onnx."""
+HARVESTED = 200
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``ablation``."""
+    add = parser.add_argument
+    add("--part", choices=(*PARTS, "all"), default="all", help="what to run (default: all)")
+    add("--harvest", action="store_true", help=f"only collect {HARVESTED} segments anew, for the committed list")
+    add(
+        "--n",
+        type=whole_number(1, HARVESTED),
+        default=24,
+        metavar="N",
+        help="segments that every pair is given, as many of each size (default: 24)",
+    )
+    add("--limit", type=seconds, default=60.0, metavar="S", help="largest time limit of a solver (default: 60)")
+    add("--only", nargs="+", metavar="FORM:SOLVER", help="only these pairs")
+    add("--seed", type=whole_number(0, LARGEST_SEED), default=0, metavar="S", help="of the solvers (default: 0)")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the parts that are asked for. Returns 1 if one fails, else 0."""
+    if given.harvest:
+        return _harvest()
+    if given.only:
+        _check(given.only)
+    given.out.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for part in PARTS if given.part == "all" else (given.part,):
+        outcome: Outcome = import_module(PARTS[part]).run(given)
+        name = f"ablation-{part}"
+        text = record(name, given.seed, outcome.parameters, outcome.rows, outcome.summary)
+        (given.out / f"{name}.json").write_text(text, encoding="utf-8")
+        write_plot(given.out / f"{name}.png", outcome.plot_size, outcome.draw)
+        print(outcome.text, end="")
+        failed |= outcome.failed
+    return 1 if failed else 0
+
+
+def _check(names: list[str]) -> None:
+    """UsageError for a pair that does not exist."""
+    from benchmarks.ablation.pairs import PAIRS
+
+    for name in names:
+        if name not in PAIRS:
+            raise UsageError(f"unknown pair '{name}'{nearest(name, list(PAIRS))}; pairs: {', '.join(PAIRS)}")
+
+
+def _harvest() -> int:
+    from benchmarks.ablation.harvest import harvest
+    from benchmarks.ablation.segments import SEGMENTS_FILE, write_segments
+
+    segments = harvest(HARVESTED)
+    write_segments(SEGMENTS_FILE, segments)
+    print(f"{len(segments)} segments written to {SEGMENTS_FILE}")
+    return 0

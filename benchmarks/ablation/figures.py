@@ -1,0 +1,289 @@
+"""What the rows of the comparison say: disagreements, profiles, the recommendation; as tables and as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from statistics import median
+from typing import Any
+
+from benchmarks.ablation.pairs import FORMS, TOLERANCE
+from benchmarks.ablation.segments import SIZES
+from benchmarks.record import Column, Row, cycles, decimals, percent, table
+from benchmarks.settings import average
+
+TARGETS = {"1-3": 0.1, "4-7": 0.5, "8-12": 3.0}
+"""Median CPU seconds that the default pair is to take, build included."""
+FACTORS = tuple(2.0**k for k in range(13))
+PAPER = "literal"
+
+Rows = Sequence[dict[str, Any]]
+
+
+def summarize(rows: Sequence[Row], default: str) -> dict[str, Any]:
+    """Everything that is computed from the rows; ``default`` is the name of the compiler's pair."""
+    known: Rows = [dict(row) for row in rows]
+    found = [row for row in known if "missing" not in row]
+    return {
+        "default": default,
+        "targets": [_target(found, size, default) for size in SIZES],
+        "recommendation": recommend(known),
+        "profiles": {model: profiles(known, model) for model in _models(found)},
+        "disagreements": disagreements(found),
+        "missing": sum("missing" in row for row in known),
+    }
+
+
+def pair_of(row: dict[str, Any]) -> str:
+    """The name of the row's pair."""
+    return f"{row['form']}:{row['solver']}"
+
+
+def _models(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["cost_model"] for row in rows))
+
+
+def _target(rows: Rows, size: str, default: str) -> dict[str, Any]:
+    own = [row for row in rows if row["size"] == size and pair_of(row) == default]
+    middle = median(row["cpu_seconds"] for row in own) if own else None
+    return {
+        "size": size,
+        "segments": len(own),
+        "solved": sum(row["solved"] for row in own),
+        "median_cpu_seconds": middle,
+        "worst_cpu_seconds": max((row["cpu_seconds"] for row in own), default=None),
+        "target": TARGETS[size],
+        "met": middle is not None and middle <= TARGETS[size],
+    }
+
+
+# -- who is right ----------------------------------------------------------------------------------------------------------
+
+
+def disagreements(rows: Rows) -> list[str]:
+    """Solved segments whose exact costs differ by more than the tolerance, and bounds above what an allocation costs.
+
+    Pairs are compared within one cost model: the published equations price other plans, and price them otherwise.
+    """
+    told = []
+    for model in _models(rows):
+        for segment in dict.fromkeys(row["segment"] for row in rows):
+            own = [row for row in rows if row["segment"] == segment and row["cost_model"] == model and row["exact"]]
+            if not own:
+                continue
+            best = min(own, key=lambda row: Fraction(row["exact"]))
+            least = Fraction(best["exact"])
+            for row in own:
+                if row["solved"] and Fraction(row["exact"]) > least * (1 + TOLERANCE):
+                    told.append(
+                        f"{segment}: {pair_of(row)} ends at {row['objective']:.9g}, {pair_of(best)} at {float(least):.9g}"
+                    )
+                elif row["bound"] > least * (1 + TOLERANCE):
+                    told.append(
+                        f"{segment}: {pair_of(row)} proves {row['bound']:.9g}, {pair_of(best)} costs {float(least):.9g}"
+                    )
+    return told
+
+
+# -- who is fast -----------------------------------------------------------------------------------------------------------
+
+
+def compared(rows: Rows, model: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows of one cost model by segment and pair, of segments that every pair was asked for and reached."""
+    by_segment: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("cost_model") == model:
+            by_segment.setdefault(row["segment"], {})[pair_of(row)] = row
+    most = max(map(len, by_segment.values()), default=0)
+    return {segment: own for segment, own in by_segment.items() if len(own) == most > 1}
+
+
+def _seconds(row: dict[str, Any]) -> float | None:
+    """CPU seconds to the solution; None if there is none."""
+    return max(row["cpu_seconds"], 1e-4) if row.get("solved") else None
+
+
+def profiles(rows: Rows, model: str) -> dict[str, list[float]]:
+    """For each pair, the fraction of the segments solved within each of :data:`FACTORS` times the CPU seconds of the fastest."""
+    ratios: dict[str, list[float]] = {}
+    groups = compared(rows, model)
+    for own in groups.values():
+        times = {pair: seconds for pair, row in own.items() if (seconds := _seconds(row)) is not None}
+        for pair in own:
+            ratios.setdefault(pair, [])
+            if pair in times:
+                ratios[pair].append(times[pair] / min(times.values()))
+    return {pair: [sum(r <= f for r in own) / len(groups) for f in FACTORS] for pair, own in ratios.items()}
+
+
+def recommend(rows: Rows) -> dict[str, dict[str, str]]:
+    """By cost model and size: of the pairs that solve most segments the one that takes the least CPU time on all of them."""
+    advice: dict[str, dict[str, str]] = {}
+    for model in _models([row for row in rows if "missing" not in row]):
+        for size in SIZES:
+            groups = [own for own in compared(rows, model).values() if next(iter(own.values()))["size"] == size]
+            if groups:
+                ranks = {pair: _rank([own[pair] for own in groups]) for pair in groups[0]}
+                advice.setdefault(model, {})[size] = min(ranks, key=ranks.__getitem__)
+    return advice
+
+
+def _rank(rows: Rows) -> tuple[int, float]:
+    return -sum(bool(row.get("solved")) for row in rows), sum(row.get("cpu_seconds", 0.0) for row in rows)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------------
+
+COLUMNS = (
+    Column("operators", "size"),
+    Column("form", "form"),
+    Column("solver", "solver"),
+    Column("segments", "segments", cycles),
+    Column("solved", "solved", cycles),
+    Column("build", "build", decimals(3)),
+    Column("solve", "solve", decimals(3)),
+    Column("median CPU s", "median", decimals(3)),
+    Column("total CPU s", "total", decimals(1)),
+    Column("nodes", "nodes", decimals(0)),
+    Column("root gap", "root_gap", percent),
+)
+PAPER_COLUMNS = (
+    Column("chip", "chip"),
+    Column("operators", "size"),
+    *(Column(head, head) for head in ("default", "throughput", PAPER)),
+    Column(f"{PAPER} build", "build", decimals(3)),
+)
+TARGET_COLUMNS = (
+    Column("operators", "size"),
+    Column("segments", "segments", cycles),
+    Column("solved", "solved", cycles),
+    Column("median CPU s", "median_cpu_seconds", decimals(3)),
+    Column("target", "target", decimals(1)),
+    Column("met", "met", lambda met: "yes" if met else "no"),
+    Column("worst", "worst_cpu_seconds", decimals(2)),
+)
+
+
+def tables(rows: Sequence[Row], summary: dict[str, Any]) -> str:
+    """All of it for people."""
+    known: Rows = [dict(row) for row in rows]
+    texts = []
+    for model in _models([row for row in known if "missing" not in row]):
+        lines = list(_aggregates(known, model))
+        limits = list(lines[0]["gaps"]) if lines else []
+        gap_columns = [Column(f"gap at {limit} s", f"gap_{limit}", percent) for limit in limits]
+        for line in lines:
+            line.update({f"gap_{limit}": gap for limit, gap in line["gaps"].items()})
+        texts.append(
+            f"cost model {model}, segments that all pairs were given:\n{table([*COLUMNS, *gap_columns], lines)}"
+        )
+    texts.append(
+        f"CPU seconds (median; segments solved) of the published form beside the default:\n{table(PAPER_COLUMNS, _beside(known))}"
+    )
+    texts.append(f"{summary['default']} on all segments:\n{table(TARGET_COLUMNS, summary['targets'])}")
+    for model, advice in summary["recommendation"].items():
+        texts.append("".join(f"recommended for {model}, {size} operators: {pair}\n" for size, pair in advice.items()))
+    return "\n".join([*texts, *(f"FAIL {line}" for line in summary["disagreements"])]) + "\n"
+
+
+def _aggregates(rows: Rows, model: str) -> Iterable[dict[str, Any]]:
+    """A line for each size and pair; a segment without a solution has a gap of 1."""
+    groups = compared(rows, model)
+    best = {segment: _least(own.values()) for segment, own in groups.items()}
+    for size in SIZES:
+        of_size = {segment: own for segment, own in groups.items() if next(iter(own.values()))["size"] == size}
+        for pair in next(iter(of_size.values()), {}):
+            all_of = [own[pair] for own in of_size.values()]
+            own = [row for row in all_of if "missing" not in row]
+            limits: dict[str, Any] = next(
+                (row["gaps"] for one in groups.values() for row in one.values() if "gaps" in row), {}
+            )
+            roots = [1 - row["root_bound"] / best[row["segment"]] for row in own if row["root_bound"] is not None]
+            yield {
+                "size": size,
+                "form": all_of[0]["form"],
+                "solver": all_of[0]["solver"],
+                "segments": len(all_of),
+                "solved": sum(row["solved"] for row in own),
+                "build": _median(row["build_seconds"] for row in own),
+                "solve": _median(row["solve_seconds"] for row in own),
+                "median": _median(row["cpu_seconds"] for row in own),
+                "total": sum(row["cpu_seconds"] for row in own),
+                "nodes": _median(row["nodes"] for row in own),
+                "root_gap": average(roots),
+                "gaps": {limit: average(_gap(row, limit) for row in all_of) for limit in limits},
+            }
+
+
+def _gap(row: dict[str, Any], limit: str) -> float:
+    gap = row.get("gaps", {}).get(limit)
+    return 1.0 if gap is None else gap
+
+
+def _least(rows: Iterable[dict[str, Any]]) -> float:
+    return min((row["objective"] for row in rows if row.get("objective") is not None), default=0.0)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return median(found) if found else None
+
+
+def _beside(rows: Rows) -> list[dict[str, Any]]:
+    """The fastest pair of some forms by chip and size."""
+    lines = []
+    for chip in dict.fromkeys(row["chip"] for row in rows if "chip" in row):
+        for size in SIZES:
+            line: dict[str, Any] = {"chip": chip, "size": size}
+            for form in ("default", "throughput", PAPER):
+                own = [r for r in rows if r["form"] == form and r.get("chip") == chip and r.get("size") == size]
+                pairs = {pair: [row for row in own if pair_of(row) == pair] for pair in map(pair_of, own)}
+                if not pairs:
+                    continue
+                pair = min(pairs, key=lambda name: _rank(pairs[name]))
+                solved = sum(bool(row.get("solved")) for row in pairs[pair])
+                middle = _median(row.get("cpu_seconds") for row in pairs[pair])
+                shown = "none" if middle is None else f"{middle:.3f}"
+                line[form] = f"{shown} ({solved} of {len(pairs[pair])}, {pair.split(':')[1]})"
+                if form == PAPER:
+                    line["build"] = _median(row.get("build_seconds") for row in pairs[pair])
+            lines.append(line)
+    return lines
+
+
+# -- plot ------------------------------------------------------------------------------------------------------------------
+
+STYLES = {"highs": "-", "highs-pyomo": "--", "cp-sat": ":", "scip": "-.", "combinatorial": "-", "auto": "-"}
+
+
+def draw(figure: Any, rows: Sequence[Row], summary: dict[str, Any]) -> None:
+    """Performance profiles of both cost models; CPU seconds by the number of operators."""
+    axes = figure.subplots(1, 3)
+    for own, (model, found) in zip(axes, summary["profiles"].items(), strict=False):
+        forms = list(dict.fromkeys(pair.split(":")[0] for pair in found))
+        for pair, fractions in found.items():
+            form, solver = pair.split(":")
+            width = 1.3 if form in FORMS else 2.5
+            own.plot(FACTORS, fractions, STYLES[solver], color=f"C{forms.index(form)}", linewidth=width, label=pair)
+        own.set_xscale("log", base=2)
+        own.set_ylim(-0.02, 1.02)
+        own.set_xlabel("CPU seconds, times those of the fastest")
+        own.set_ylabel("fraction of segments solved")
+        own.set_title(f"cost model {model}")
+        if found:
+            own.legend(fontsize=7)
+    last = axes[-1]
+    for form, mark in (("default", "o"), (PAPER, "x")):
+        own_rows: Rows = [dict(row) for row in rows if row["form"] == form and row.get("solved")]
+        fastest: dict[str, Any] = {}
+        for row in sorted(own_rows, key=lambda row: -row["cpu_seconds"]):
+            fastest[row["segment"]] = row
+        points = [(row["operators"], row["cpu_seconds"]) for row in fastest.values()]
+        last.plot([x for x, _ in points], [y for _, y in points], mark, markersize=4, label=form)
+    for size, counts in SIZES.items():
+        last.hlines(TARGETS[size], min(counts) - 0.4, max(counts) + 0.4, color="grey", linestyle="--")
+    last.set_yscale("log")
+    last.set_xlabel("operators")
+    last.set_ylabel("CPU seconds to the optimum (dashed: target for the median)")
+    if last.get_lines():
+        last.legend()

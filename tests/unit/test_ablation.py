@@ -1,0 +1,167 @@
+"""The comparison of forms and solvers: what its rows say, what fails it, and that the compiler follows the recorded advice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.ablation.comparison import Measurer, Task, default_settings
+from benchmarks.ablation.figures import FACTORS, disagreements, profiles, recommend, summarize, tables
+from benchmarks.ablation.pairs import BACKENDS, DEFAULT, FORMS, PAIRS, BoxesPair, Run
+from benchmarks.ablation.segments import SIZES, HarvestedSegment, read_segments
+from cmswitch.allocation import solving
+from solvers import SolverFailure, solver_names
+
+RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "ablation-segments.json"
+SMALL = min(read_segments(), key=lambda s: (s.operators, s.published.arrays, s.name))
+
+
+def line(pair: str, segment: str = "a", seconds: float = 1.0, objective: float = 100.0, **more: Any) -> dict[str, Any]:
+    """A row of a pair that solved a segment."""
+    form, solver = pair.split(":")
+    row = {
+        "segment": segment,
+        "form": form,
+        "solver": solver,
+        "chip": "prime",
+        "operators": 2,
+        "size": "1-3",
+        "cost_model": "machine",
+        "termination": "optimal",
+        "solved": True,
+        "build_seconds": 0.0,
+        "solve_seconds": seconds,
+        "cpu_seconds": seconds,
+        "programs": 1,
+        "nodes": 1,
+        "objective": objective,
+        "exact": str(objective).removesuffix(".0"),
+        "bound": objective,
+        "gaps": {"1": 0.0},
+        "root_bound": objective,
+    }
+    return {**row, **more}
+
+
+def test_every_form_goes_to_every_backend() -> None:
+    assert set(BACKENDS) == {*solver_names()} - {"brute-force"}
+    assert set(PAIRS) >= {f"{form}:{solver}" for form in FORMS for solver in BACKENDS}
+    assert DEFAULT.name == "default:auto"
+
+
+def test_costs_and_bounds_that_contradict_each_other() -> None:
+    right = [line("option:highs"), line("column:scip"), line("boxes:combinatorial", objective=100.00001)]
+    assert disagreements(right) == []
+    assert disagreements([*right, line("compact:scip", objective=100.1)]) == [
+        "a: compact:scip ends at 100.1, option:highs at 100"
+    ]
+    early = line("compact:scip", objective=100.1, bound=90.0, solved=False)
+    assert disagreements([*right, early]) == []
+    assert disagreements([*right, {**early, "bound": 100.05}]) == [
+        "a: compact:scip proves 100.05, option:highs costs 100"
+    ]
+    elsewhere = line("literal:highs", objective=7.0, cost_model="published")
+    assert disagreements([*right, elsewhere]) == []
+
+
+def test_profiles_and_recommendation() -> None:
+    rows = [line("option:highs", s, t) for s, t in (("a", 1.0), ("b", 4.0))]
+    rows += [line("option:scip", s, t) for s, t in (("a", 2.0), ("b", 2.5))]
+    rows += [line("column:scip", "a", 0.1), line("column:scip", "b", 0.1, solved=False)]
+    rows += [line("option:highs", "c", 100.0)]  # of which the others have nothing
+    found = profiles(rows, "machine")
+    assert found["column:scip"] == [0.5] * len(FACTORS)
+    assert found["option:scip"][0] == 0.5 and found["option:scip"][-1] == 1.0
+    assert found["option:highs"][:2] == [0.0, 0.5]
+    assert recommend(rows) == {"machine": {"1-3": "option:scip"}}
+
+
+def test_what_was_not_reached_is_missing_and_the_rest_is_told() -> None:
+    rows = [
+        line("default:auto"),
+        line("option:highs"),
+        {"segment": "b", "form": "option", "solver": "highs", "missing": "stopped"},
+    ]
+    summary = summarize(rows, "default:auto")
+    assert summary["missing"] == 1 and summary["disagreements"] == []
+    assert [(t["size"], t["met"]) for t in summary["targets"]] == [("1-3", False), ("4-7", False), ("8-12", False)]
+    assert "recommended for machine, 1-3 operators: default:auto" in tables(rows, summary)
+    assert tables([], summarize([], "default:auto"))
+
+
+def test_a_pair_that_has_no_result_says_why() -> None:
+    class Broken(BoxesPair):
+        def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
+            raise SolverFailure("its process was killed")
+
+    row = Measurer([1.0, 2.0], seed=0).measure(Task(SMALL, Broken()))
+    assert (row["missing"], row["size"]) == ("its process was killed", "1-3")
+
+
+def test_a_run_on_a_few_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = ["boxes:combinatorial", "option:highs"]
+    arguments = [
+        "ablation",
+        "--part",
+        "segments",
+        "--n",
+        "3",
+        "--limit",
+        "20",
+        "--out",
+        str(tmp_path),
+        "--only",
+        *pairs,
+    ]
+    assert main(arguments) == 0
+    found = json.loads((tmp_path / "ablation-segments.json").read_text())
+    assert [row["size"] for row in found["rows"]] == [size for size in SIZES for _ in pairs]
+    assert all(row["solved"] and row["root_bound"] <= row["objective"] * (1 + 1e-6) for row in found["rows"])
+    assert set(found["rows"][0]["gaps"]) == {"1", "10", "20"}
+    assert found["parameters"]["default"] == default_settings()
+    assert "cost model machine" in capsys.readouterr().out
+
+
+def test_a_disagreement_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lying(BoxesPair):
+        def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
+            honest = super().run(segment, limit, seed)
+            assert honest.cost is not None
+            return Run("optimal", 0.0, honest.solve, honest.cost * 2, float(honest.cost * 2))
+
+    lying = Lying()
+    lying.form = "lying"
+    monkeypatch.setitem(PAIRS, lying.name, lying)
+    arguments = ["ablation", "--part", "segments", "--n", "1", "--out", str(tmp_path)]
+    assert main([*arguments, "--only", "boxes:combinatorial", lying.name]) == 1
+    assert main([*arguments, "--only", "boxes:combinatorial"]) == 0
+
+
+def test_a_pair_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["ablation", "--only", "option:hihgs"])
+    assert "unknown pair 'option:hihgs' (did you mean 'option:highs'" in capsys.readouterr().err
+
+
+def test_the_default_follows_the_recorded_recommendation() -> None:
+    """The record is about the present default, its advice follows from its rows, and the default is what it advises: itself,
+    or what it begins with on segments of that size."""
+    found = json.loads(RECORD.read_text())
+    assert found["parameters"]["default"] == default_settings()
+    summary = found["summary"]
+    assert (summary["default"], summary["disagreements"]) == (DEFAULT.name, [])
+    assert summary["recommendation"] == recommend(found["rows"])
+    advice = summary["recommendation"]["machine"]
+    assert set(advice) == set(SIZES)
+    for size, counts in SIZES.items():
+        first = {"boxes:combinatorial" if n <= solving.MOST_COMBINATORIAL else f"option:{solving.MILP}" for n in counts}
+        assert advice[size] == DEFAULT.name or first == {advice[size]}, size
+    assert set(summary["recommendation"]["published"].values()) == {
+        "bisection:combinatorial"
+    }  # as Allocator.solve_eq10
+    held = [sum(s.size == size for s in read_segments()) for size in SIZES]
+    assert [(t["segments"], t["solved"], t["met"]) for t in summary["targets"]] == [(n, n, True) for n in held]
