@@ -14,8 +14,9 @@ from benchmarks.ablation.segments import SIZES, HarvestedSegment, read_segments
 from benchmarks.networks import CHIPS
 from solvers import isolation
 
+SEGMENTS = read_segments()
 LIMIT = 60.0
-MOST_CHOICES = 2_000
+MOST_CHOICES = 500
 """Beyond, the column form takes longer than a test should."""
 
 
@@ -27,7 +28,7 @@ def choices(segment: HarvestedSegment) -> int:
 
 def smallest(chip: str, size: str) -> HarvestedSegment:
     """The segment with the fewest choices."""
-    return min((s for s in read_segments() if (s.chip, s.size) == (chip, size)), key=choices)
+    return min((s for s in SEGMENTS if (s.chip, s.size) == (chip, size)), key=choices)
 
 
 def quick(pair: Pair, segment: HarvestedSegment) -> bool:
