@@ -11,7 +11,7 @@ from benchmarks.settings import Outcome
 from cmswitch.naming import nearest
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
-PARTS = {"segments": "benchmarks.ablation.comparison"}
+PARTS = {"segments": "benchmarks.ablation.comparison", "searches": "benchmarks.ablation.searches"}
 """Modules with ``run(given) -> Outcome``, loaded when they are run: some import onnx."""
 HARVESTED = 200
 
