@@ -14,9 +14,10 @@ from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
-from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
+from cmswitch.graph.composites import CONTROL_FLOW, EXPANSIONS, Part, function_parts
 from cmswitch.graph.fold import RANDOM, constant_data, folded, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
+from cmswitch.graph.rules import RULES
 from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids, write_plain_domains
 from cmswitch.graph.shapes import SHAPES
 from cmswitch.graph.weights import element_bits, made_weight
@@ -126,6 +127,7 @@ class _Inference:
         node = Node(identity, proto.op_type, domain, version, attributes, inputs, outputs, self.values)
         try:
             expand = EXPANSIONS.get((domain, proto.op_type))
+            self._refuse_graphs(proto, (domain, proto.op_type))
             runs = not self._visit(part, domain, version, attributes)
             if not runs and not (expand and any(self._shapeless(value) for value in proto.output)):
                 self.makers.update(dict.fromkeys(outputs, node))
@@ -145,6 +147,13 @@ class _Inference:
             for value in filter(None, outputs):
                 self.values.setdefault(value, Value(None, sources=sources))
         self.found.append(node)
+
+    def _refuse_graphs(self, proto: onnx.NodeProto, kind: tuple[str, str]) -> None:
+        """Raise Unsupported if an operator that would be mapped carries a graph and is no control flow."""
+        if any(subgraphs(proto)) and (kind in RULES or kind in EXPANSIONS) and kind not in CONTROL_FLOW:
+            raise Unsupported(
+                "one of its attributes is a graph, which only control flow has", "leave the attribute out of the file"
+            )
 
     def _refuse_shared_names(self, node: Node, part: Part) -> None:
         """Raise Unsupported if a value within the composite ``node`` would have the name of another one of the file."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from math import prod
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from cmswitch.errors import InputError
 from cmswitch.graph.fold import SMALL
@@ -35,6 +35,7 @@ def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
         raise InputError(
             f"{path}: not an ONNX model (no version, operator set or nodes); give a file that ONNX exported"
         )
+    _decode_text(model)
     _read_external(model, path)
     if not with_data:
         drop_data(_tensors(model))
@@ -46,6 +47,28 @@ def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
             f"{path}: the data of its weights cannot be read ({error}); copy them next to the model"
         ) from error
     return model
+
+
+def _decode_text(message: Message) -> None:
+    """Turn text that is no UTF-8, which protobuf hands out as bytes, into text that is, throughout ``message``."""
+    for field in message.DESCRIPTOR.fields:
+        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        value = getattr(message, field.name)
+        if isinstance(value, bytes):
+            setattr(message, field.name, _text(value))
+        elif isinstance(value, MutableSequence):
+            for index, item in enumerate(value):
+                if isinstance(item, bytes):
+                    value[index] = _text(item)
+                elif isinstance(item, Message):
+                    _decode_text(item)
+        elif isinstance(value, Message) and message.HasField(field.name):
+            _decode_text(value)
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="backslashreplace")
 
 
 def _read_external(model: onnx.ModelProto, path: Path) -> None:

@@ -103,8 +103,7 @@ def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
 
 
 def _printable(name: str) -> str:
-    text = str(name)  # protobuf gives bytes where a name is no UTF-8
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return name if name.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
 
 
 def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:

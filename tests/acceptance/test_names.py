@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from cmswitch.errors import InputError
 from cmswitch.graph import load_network
 from tests.compiled import compiled, origins
 from tests.sketch import Sketch
@@ -54,3 +57,26 @@ def test_tensor_that_is_listed_twice_as_output(tmp_path: Path) -> None:
     assert [d.name for d in result.program.tensors if d.kind == "output"] == ["y"]
     del s.graph.output[:]
     assert result.timing.total_cycles == compiled(s.load("y")).timing.total_cycles
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    """Protobuf hands such names out as bytes: wherever they stand, they are text, each the same everywhere."""
+    s = Sketch(tmp_path)
+    s.add("MatMul", "node?", s.input("in?", "dim?", 64), s.weight("held?", 64, 96), outputs=["mid?"])
+    s.add("Relu", "next", "mid?", outputs=["out?"])
+    s.graph.node[0].doc_string = "doc?"
+    path = s.save("out?")
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff"))
+    network = load_network(path, {"dim\\xff": 6})
+    assert network.macs == 6 * 64 * 96
+    assert [operator.name for operator in network.operators] == ["node\\xff"]
+    assert [tensor.name for tensor in network.tensors] == ["in\\xff", "out\\xff"]
+
+
+def test_misspelt_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    s = Sketch(tmp_path)
+    s.add("Add", "sum", s.input("x", 6), "one?")
+    path = s.save("sum")
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff"))
+    with pytest.raises(InputError, match=r"node 'sum' reads 'one\\\\xff', which nothing before it produces"):
+        load_network(path)

@@ -331,3 +331,22 @@ def test_functions_that_call_themselves(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     assert message(path).startswith("model: its functions cannot be expanded (")
     assert message(path).endswith("; export the model again without functions")
+
+
+def test_graph_where_none_belongs(tmp_path: Path) -> None:
+    """Whatever the operator: a graph makes no node of constants one that runs."""
+    inner = helper.make_graph(
+        [helper.make_node("Identity", ["w"], ["i"])], "inner", [], [onnx.ValueInfoProto(name="i")]
+    )
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "step"], ["d"], "scale", body=inner),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    path = save(tmp_path, nodes, {"x": [6, 16]}, {"w": [16, 12], "step": []})
+    model = onnx.load(path)
+    model.graph.initializer[0].data_type = TensorProto.INT8
+    onnx.save(model, path)
+    assert message(path) == (
+        "model: 1 node cannot be mapped\n  scale: DequantizeLinear (ai.onnx 17) [16x12, scalar] -> [?]: "
+        "one of its attributes is a graph, which only control flow has; leave the attribute out of the file"
+    )

@@ -47,4 +47,7 @@ EXPANSIONS: dict[tuple[str, str], Expansion] = {
 }
 """Every expansion by (domain, operator)."""
 
-__all__ = ["EXPANSIONS", "INTERNAL_DOMAIN", "Expansion", "Part", "Parts", "function_parts"]
+CONTROL_FLOW = frozenset(("", operator) for operator in control_flow.EXPANSIONS)
+"""Operators that carry graphs of their own."""
+
+__all__ = ["CONTROL_FLOW", "EXPANSIONS", "INTERNAL_DOMAIN", "Expansion", "Part", "Parts", "function_parts"]
