@@ -152,7 +152,8 @@ def test_a_loop_of_known_length_is_written_out(tmp_path: Path, condition: bool |
     assert {t.elements for t in network.tensors if t.is_output} == {12, 36}
 
 
-def test_a_loop_ends_when_its_condition_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [None, 5, 2**63 - 1])  # the last: exporters' way to write that there is none
+def test_a_loop_ends_when_its_condition_does(tmp_path: Path, count: int | None) -> None:
     s = sketch(tmp_path)
     inner = body(
         [node("Add", "i one", "n"), node("Less", "n four", "still"), node("Mul", "h h", "next")],
@@ -160,7 +161,8 @@ def test_a_loop_ends_when_its_condition_does(tmp_path: Path) -> None:
         "i going h",
         {"one": np.array(1), "four": np.array(4)},
     )
-    s.add("Loop", "loop", "", constant(s, "c", True, np.bool_), s.input("x", 2, 2), outputs=["out"], body=inner)
+    given = constant(s, "count", count, np.int64) if count else ""
+    s.add("Loop", "loop", given, constant(s, "c", True, np.bool_), s.input("x", 2, 2), outputs=["out"], body=inner)
     graph = agree(s, "out")
     assert [n.operator for n in graph.nodes].count("Mul") == 4
 
@@ -251,10 +253,13 @@ def test_a_loop_with_too_many_iterations_is_refused_with_their_number(tmp_path: 
     )
 
 
-def test_an_endless_loop_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [None, 2**63 - 1])
+def test_an_endless_loop_is_refused(tmp_path: Path, count: int | None) -> None:
     s = sketch(tmp_path)
-    loop_of_products(s, "")
-    with pytest.raises(InputError, match="its first 4001 iterations make 20005 values, more than the 20000"):
+    loop_of_products(s, "" if count is None else constant(s, "count", count, np.int64))
+    with pytest.raises(
+        InputError, match="it has no trip count and goes on after 1000 iterations; give it a trip count"
+    ):
         s.load("last")
 
 

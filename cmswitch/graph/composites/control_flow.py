@@ -17,6 +17,12 @@ from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids
 
+NO_LIMIT = 2**31 - 1
+"""Trip counts from here on are what exporters write for a loop that only its condition ends."""
+
+MOST_UNCOUNTED = 1000
+"""Iterations of a loop without a trip count: more than any counter of a network takes, and few enough to be seen in seconds."""
+
 
 class _Body:
     """A subgraph of ``node``, written as parts. The value ``v`` inside it becomes ``NODE:v``."""
@@ -83,6 +89,8 @@ def loop(node: Node) -> Iterator[Part]:
     """Loop: iterations while its condition holds, as long as that follows from constants."""
     body, parts = _Body(node, "body"), Parts(node)
     count = _decided(node, "trip count", node.inputs[0]) if node.has(0) else None
+    if count is not None and count >= NO_LIMIT:
+        count = None
     going = bool(_decided(node, "condition", node.inputs[1])) if node.has(1) else True
     carried = list(node.inputs[2:])
     rows: list[list[str]] = [[] for _ in node.outputs[len(carried) :]]
@@ -98,6 +106,11 @@ def loop(node: Node) -> Iterator[Part]:
         carried = made[: len(carried)]
         for row, value in zip(rows, made[len(carried) :], strict=True):
             row.append(value)
+        if count is None and going and iteration == MOST_UNCOUNTED:
+            raise Unsupported(
+                f"it has no trip count and goes on after {iteration} iterations",
+                "give it a trip count, or a condition that ends it",
+            )
         room.check(iteration, count)
     _results(node, parts, carried, rows, [0] * len(rows))
     yield from parts.fresh()
@@ -178,7 +191,7 @@ class _Room:
         made = (len(self._node.values) - self._before) * (count or done) // done
         if made > MOST_VALUES:
             raise Unsupported(
-                f"its {count or f'first {done}'} iterations make {made} values, more than the {MOST_VALUES} that are written out",
+                f"its {count or done} iterations make {made} values, more than the {MOST_VALUES} that are written out",
                 "bind a shorter sequence, or split the loop before export",
             )
 
