@@ -138,23 +138,39 @@ def test_packed_projections_are_three_products_of_shares_of_the_weight(tmp_path:
     assert network.macs == 10 * 12 * 48 + 2 * 2 * 5 * 5 * (8 + 8)
 
 
-def test_grouped_query_attention_with_rotary_embedding(tmp_path: Path) -> None:
-    s = Sketch(tmp_path)
-    s.input("q", 1, 1, 64), s.input("k", 1, 1, 32), s.input("v", 1, 1, 32)
-    s.input("past_k", 1, 2, 9, 16), s.input("past_v", 1, 2, 9, 16)
-    s.graph.input.append(helper.make_tensor_value_info("last", TensorProto.INT32, [1]))
-    total = s.ints("total", 10)
+def grouped_query(folder: Path, new: int, size: int, total: int | None) -> Network:
+    """``new`` tokens after a cache of ``size`` positions, ``total`` (None: not known) with those of the cache that are filled."""
+    s = Sketch(folder)
+    s.input("q", 1, new, 64), s.input("k", 1, new, 32), s.input("v", 1, new, 32)
+    s.input("past_k", 1, 2, size, 16), s.input("past_v", 1, 2, size, 16)
+    s.input("last", 1, dtype=TensorProto.INT32)
+    length = s.input("total", 1, dtype=TensorProto.INT32) if total is None else s.ints("total", total)
     tables = s.weight("cos", 32, 8), s.weight("sin", 32, 8)
-    given = ("q", "k", "v", "past_k", "past_v", "last", total, *tables)
+    given = ("q", "k", "v", "past_k", "past_v", "last", length, *tables)
     attributes = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
     s.add("GroupQueryAttention", "y", *given, outputs=["y", "pk", "pv"], domain=MICROSOFT, **attributes)
-    network = s.load("y", "pk", "pv")
+    return s.load("y", "pk", "pv")
+
+
+def test_grouped_query_attention_with_rotary_embedding(tmp_path: Path) -> None:
+    network = grouped_query(tmp_path, 1, 9, total=10)
     products = [o.product for o in network.operators if o.product]
     assert products == [MatrixProduct(2, 16, 10, 2), MatrixProduct(2, 10, 16, 2)]
     prelude = moved(network.operators[0])
     assert prelude.count(("gather", 8)) == 4  # cosines and sines, for the query and for the key
     assert prelude.count(("elementwise", 4 * 8)) == 4 and prelude.count(("elementwise", 2 * 8)) == 4
     assert outputs(network) == [64, 2 * 10 * 16, 2 * 10 * 16]
+
+
+@pytest.mark.parametrize(
+    ("new", "total", "keys"), [(1, 10, 10), (1, 100, 100), (4, 4, 4), (1, 101, 101), (1, None, 101)]
+)
+def test_a_cache_that_is_a_longer_buffer(tmp_path: Path, new: int, total: int | None, keys: int) -> None:
+    """Of its 100 positions those count that are filled; all if nothing says how many that are."""
+    network = grouped_query(tmp_path, new, 100, total)
+    products = [o.product for o in network.operators if o.product]
+    assert products == [MatrixProduct(2 * new, 16, keys, 2), MatrixProduct(2 * new, keys, 16, 2)]
+    assert outputs(network) == sorted((new * 64, 2 * keys * 16, 2 * keys * 16))
 
 
 def test_every_attention_case_of_onnx_has_the_products_of_its_shapes(tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def _unpacked(parts: Parts, node: Node) -> list[tuple[str, Shape]]:
 def grouped_query_attention(node: Node) -> Sequence[Part]:
     """com.microsoft GroupQueryAttention: causal, with a cache and rotary embedding inside.
 
-    The keys are the cache as it is shaped, then the new positions: a file with a longer buffer is priced for all of it.
+    The keys are those of the cache, then the new positions. Of a cache that is a longer buffer only the front is read, if the
+    total length (input 6) is known; else all of it.
     """
     parts = Parts(node)
     count, key_count = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
@@ -183,9 +184,12 @@ def grouped_query_attention(node: Node) -> Sequence[Part]:
         angles = Angles(node.inputs[7], node.inputs[8], node.shape(7), places, interleaved)
         turned = min(2 * node.shape(7)[-1], query.size)
         query, key = (rotated(parts, given, angles, turned) for given in (query, key))
-    past = node.shape(3)[2] if node.has(3) else 0
-    key = appended(parts, _value(node, 3), past, key, parts.output(1))
-    value = appended(parts, _value(node, 4), past, value, parts.output(2))
+    size = node.shape(3)[2] if node.has(3) else 0
+    total = node.value(6).data
+    past = size if total is None else min(size, max(0, int(total.item()) - query.length))
+    caches = [_front(parts, _value(node, index), past, size) for index in (3, 4)]
+    key = appended(parts, caches[0], past, key, parts.output(1))
+    value = appended(parts, caches[1], past, value, parts.output(2))
     window = node.integer("local_window_size", -1)
     before = window - 1 if window > 0 else None
     start = _per_batch(parts, first)
@@ -193,6 +197,13 @@ def grouped_query_attention(node: Node) -> Sequence[Part]:
     softcap = float(node.attributes.get("softcap", 0))
     attend(parts, query, key, value, Scores(_scale(node), softcap, masks), node.outputs[0])
     return parts.list
+
+
+def _front(parts: Parts, cache: str, length: int, size: int) -> str:
+    """The first ``length`` of the ``size`` positions of ``cache`` ("": none)."""
+    if length in (0, size):
+        return cache if length else ""
+    return parts.add("Slice", cache, *(parts.constant([number]) for number in (0, length, 2)))
 
 
 def _grouped_inputs(parts: Parts, node: Node, count: int, key_count: int) -> tuple[Heads, Heads, Heads]:
