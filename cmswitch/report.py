@@ -27,13 +27,12 @@ SUMMARY_ROWS = 20
 
 @dataclass(frozen=True)
 class ModelSection:
-    """The network; ``nodes`` counts those of the file after binding, ``macs_on_arrays`` those of matrix products."""
+    """The network; ``nodes`` counts those of the file after binding, ``macs`` those of matrix products, on arrays all of them."""
 
     name: str
     nodes: int
     cim_operators: int
     macs: int
-    macs_on_arrays: int
     weight_bytes: int
     vector_operators: int
     host_operators: int
@@ -207,7 +206,6 @@ def build_report(
             nodes=network.node_count,
             cim_operators=sum(o.product is not None for o in network.operators),
             macs=network.macs,
-            macs_on_arrays=network.macs,
             weight_bytes=network.weight_bytes(chip.precision.weight_bits),
             vector_operators=len(network.vector_nodes),
             host_operators=len(network.host_nodes),

@@ -102,7 +102,7 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     ]  # fmt: skip
     assert report["schema"] == 1
     assert report["model"] == {
-        "name": "tiny", "nodes": 2, "cim_operators": 1, "macs": 24, "macs_on_arrays": 24, "weight_bytes": 6,
+        "name": "tiny", "nodes": 2, "cim_operators": 1, "macs": 24, "weight_bytes": 6,
         "vector_operators": 1, "host_operators": 0,
     }  # fmt: skip
     assert report["latency"] == {
