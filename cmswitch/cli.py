@@ -309,7 +309,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="size of a symbolic dimension (repeatable)",
+        help="size of a symbolic dimension (repeatable); 0 for a cache that is still empty",
     )
     command.add_argument(
         "--value",

@@ -152,12 +152,12 @@ def folder(value: str) -> Path:
 
 
 def dimension(value: str) -> tuple[str, int]:
-    """A type for argparse: ``NAME=N`` with a positive whole number."""
+    """A type for argparse: ``NAME=N`` with a whole number; of a dimension that is 0 a tensor has no elements."""
     name, separator, size = value.rpartition("=")
     if not separator or not name:
         raise argparse.ArgumentTypeError(f"expected NAME=N, for example batch=1, got '{value}'")
     try:
-        return name, whole_number(1, LARGEST_DIMENSION)(size)
+        return name, whole_number(0, LARGEST_DIMENSION)(size)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"dimension '{name}': {error}") from None
 

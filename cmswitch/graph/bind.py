@@ -45,17 +45,17 @@ def bind(
 ) -> None:
     """Bind in place and forget the shapes the file states for other values, which may be symbolic or stale.
 
-    ``dims`` binds by name; ``batch`` the symbolic first dimensions and those named like one; ``seq`` the symbolic second
-    dimensions and those named like one; ``defaults`` what is left. A dimension without a name is called ``INPUT.AXIS``; one
-    whose name is an expression, as ``past + sequence``, follows from the names in it.
+    ``dims`` binds by name, to 0 too; ``batch`` the symbolic first dimensions and those named like one; ``seq`` the symbolic
+    second dimensions and those named like one; ``defaults`` what is left. A dimension without a name is called
+    ``INPUT.AXIS``; one whose name is an expression, as ``past + sequence``, follows from the names in it.
     """
     sizes = dict(dims)
     for name, size in (("batch", batch), ("seq", seq)):
         if size is not None:
             sizes.setdefault(name, size)
-    wrong = [f"{name}={size}" for name, size in sizes.items() if size < 1]
+    wrong = [f"{name}={size}" for name, size in sizes.items() if size < (name not in dims)]
     if wrong:
-        raise InputError(f"{where}: dimensions must be at least 1, not {', '.join(wrong)}")
+        raise InputError(f"{where}: --batch and --seq must be at least 1, --dim at least 0, not {', '.join(wrong)}")
     shapeless = [
         f"input {value.name!r} is no tensor with a known number of axes; export it with a shape"
         for value in network_inputs(model.graph)
@@ -80,10 +80,10 @@ def bind(
             values[name] = size
     _refuse_unused(model, batch, 0, "batch", symbols, values, where)
     _refuse_unused(model, seq, 1, "seq", symbols, values, where)
-    left = [f"{name} = {values[name]}" for name in symbols if not 1 <= values.get(name, 1) < 2**63]
+    left = [f"{name} = {values[name]}" for name in symbols if not 0 <= values.get(name, 1) < 2**63]
     if left:
         raise InputError(
-            f"{where}: the bound dimensions leave {', '.join(left)}; every dimension must be from 1 to 2^63 - 1"
+            f"{where}: the bound dimensions leave {', '.join(left)}; every dimension must be from 0 to 2^63 - 1"
         )
     unbound = [name for name in symbols if name not in values]
     unbound = [name for name in unbound if parts[name].isdisjoint(unbound)]  # the others follow from these
@@ -95,6 +95,17 @@ def bind(
     for name, _, dim in list(_symbols(model.graph)):
         dim.dim_value = values[name]
     _forget_shapes(model.graph)
+    _store_empty_inputs(model.graph)
+
+
+def _store_empty_inputs(graph: onnx.GraphProto) -> None:
+    """An input without elements, as a cache of length 0, is a constant: nothing depends on what is in it."""
+    for value in network_inputs(graph):
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if 0 in shape:
+            graph.initializer.append(
+                onnx.TensorProto(name=value.name, data_type=value.type.tensor_type.elem_type, dims=shape, raw_data=b"")
+            )
 
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:

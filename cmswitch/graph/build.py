@@ -48,7 +48,11 @@ def build(graph: Graph) -> Network:
     mapped = without_requantization(graph, apply_rules(graph), absorbed)
     network = _Builder(graph, mapped, absorbed).network()
     if not network.operators:
-        why = "its outputs are inputs in another shape" if graph.nodes else "no output depends on an input"
+        why = (
+            "its outputs are inputs in another shape"
+            if graph.nodes
+            else "no output depends on an input that has elements"
+        )
         raise InputError(f"{graph.name}: {why}; there is nothing to map")
     return network
 

@@ -15,10 +15,7 @@ Array = np.ndarray[Any, Any]
 Folder = Callable[[Sequence[Array], Mapping[str, Any]], Array]
 
 LARGEST = 1024
-"""Elements of the largest tensor that is folded by value."""
-
-SMALL = 4096
-"""Bytes of the largest stored constant that is looked into: enough for every shape, index list and scalar."""
+"""Elements of the largest constant whose contents are known: enough for every shape, index list and scalar."""
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
@@ -196,9 +193,9 @@ def constant_data(attributes: Mapping[str, Any]) -> Array | None:
 
 def tensor_data(tensor: onnx.TensorProto) -> Array | None:
     """Contents of a stored tensor if it is small and present, also before the data of large ones are dropped."""
-    count = int(np.prod(tensor.dims, dtype=np.int64))
+    count = prod(tensor.dims)
     external = tensor.data_location == onnx.TensorProto.EXTERNAL
-    if count > LARGEST or tensor.ByteSize() > SMALL or external or tensor.data_type == onnx.TensorProto.STRING:
+    if count > LARGEST or external or tensor.data_type == onnx.TensorProto.STRING:
         return None
     present = tensor.HasField("raw_data") or any(
         len(field)

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from cmswitch.errors import InputError
-from cmswitch.graph.fold import SMALL
+from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.scopes import subgraphs
 
 
@@ -97,9 +97,10 @@ def _read_external(model: onnx.ModelProto, path: Path) -> None:
 def _take_over(tensor: onnx.TensorProto, path: Path, given: Mapping[str, str]) -> None:
     """Put the data of ``tensor`` into it if it is small and the file at ``path`` holds all of it."""
     try:
-        size = prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        count = prod(tensor.dims)
+        size = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
         offset = int(given.get("offset") or 0)
-        if not 0 < size <= SMALL or not path.is_file():
+        if not 0 < count <= LARGEST or not path.is_file():
             return
         with path.open("rb") as file:
             file.seek(offset)
@@ -115,7 +116,7 @@ def _take_over(tensor: onnx.TensorProto, path: Path, given: Mapping[str, str]) -
 def drop_data(tensors: Iterable[onnx.TensorProto]) -> None:
     """Forget the contents of the large ones: only their shapes matter."""
     for tensor in tensors:
-        if tensor.ByteSize() > SMALL:
+        if prod(tensor.dims) > LARGEST:
             for field in (
                 "raw_data",
                 "float_data",

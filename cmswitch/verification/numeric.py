@@ -28,7 +28,7 @@ class Numeric:
     def __init__(self, model: ModelOptions, seed: int) -> None:
         self._stored: dict[str, Array] = {}
         self._whole = b""
-        self._seed, self._values = seed, dict(model.values)
+        self._seed = seed
         self.graph: Graph = import_graph(
             model.model, model.dims, model.batch, model.sequence, model.values, self._prepare
         )
@@ -52,9 +52,7 @@ class Numeric:
             session = onnxruntime.InferenceSession(self._whole, options, providers=["CPUExecutionProvider"])
             types = {each.name: each for each in session.get_inputs()}
             feeds = dict(sample)
-            for name, number in self._values.items():
-                value = self.graph.values[name]
-                feeds[name] = np.full(value.shape or (), number, onnx.helper.tensor_dtype_to_np_dtype(value.dtype))
+            feeds.update({name: self.constants[name] for name in types if name not in feeds})
             names = [each.name for each in session.get_outputs()]
             found = session.run(names, {name: array for name, array in feeds.items() if name in types})
         except Exception as error:  # whatever a runtime raises on a file that it cannot run

@@ -106,3 +106,37 @@ def test_rotation_is_not_free(tmp_path: Path) -> None:
     turned, plain = (grouped_query_attention(tmp_path, 4, 12, rotary) for rotary in (1, 0))
     assert turned.macs == plain.macs
     assert vector_elements(turned) >= vector_elements(plain) + 4 * (HEADS + GROUPS) * WIDTH
+
+
+def test_decoding_from_an_empty_cache(tmp_path: Path) -> None:
+    """A first step has a cache of length 0, which is no input; the cache that it makes is an output as ever."""
+    s = Sketch(tmp_path, opset=23)
+    s.input("q", 1, GROUPS, 4, WIDTH), s.input("k", 1, GROUPS, 4, WIDTH)
+    s.input("old", 1, GROUPS, "past", WIDTH), s.input("mask", 1, 1, 4, "past + 4")
+    s.add("Concat", "cache", "old", "k", axis=2)
+    s.add("Transpose", "turned", "cache", perm=[0, 1, 3, 2])
+    s.add("MatMul", "scores", "q", "turned")
+    s.add("Add", "masked", "scores", "mask")
+    network = s.load("masked", "cache", dims={"past": 0})
+    assert network.macs == GROUPS * 4 * WIDTH * 4
+    assert outputs(network) == sorted((GROUPS * 4 * 4, GROUPS * 4 * WIDTH))
+    assert [t.name for t in network.tensors if t.producer is None] == ["q", "k", "mask"]
+    compiled(network)
+
+
+def test_attention_with_an_empty_cache_is_attention_without_one(tmp_path: Path) -> None:
+    def attend(*past: str | int) -> Network:
+        s = Sketch(tmp_path, opset=23)
+        (
+            s.input("q", BATCH, HEADS, 4, WIDTH),
+            s.input("k", BATCH, GROUPS, 4, WIDTH),
+            s.input("v", BATCH, GROUPS, 4, WIDTH),
+        )
+        caches = [s.input(name, BATCH, GROUPS, *past, WIDTH) for name in ("past_k", "past_v") if past]
+        s.add("Attention", "attend", "q", "k", "v", *([""] if caches else []), *caches, outputs=["y"], is_causal=1)
+        return s.load("y", **({"dims": {"past": 0}} if past else {}))
+
+    empty, without = attend("past"), attend()
+    assert empty.macs == without.macs
+    assert [t.name for t in empty.tensors if t.producer is None] == ["q", "k", "v"]
+    compiled(empty)

@@ -87,7 +87,7 @@ def test_all_unbound_dimensions_are_listed(tmp_path: Path) -> None:
     assert message(path, dims={"batsh": 1}) == (
         f"{path}: there is no dimension 'batsh'; the unbound ones are batch, tokens, x.2; did you mean 'batch'?"
     )
-    assert message(path, batch=0) == f"{path}: dimensions must be at least 1, not batch=0"
+    assert message(path, batch=0) == f"{path}: --batch and --seq must be at least 1, --dim at least 0, not batch=0"
 
 
 def test_batch_that_binds_nothing(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_shapes_that_contradict(tmp_path: Path) -> None:
 
 def test_network_of_constants(tmp_path: Path) -> None:
     path = save(tmp_path, [helper.make_node("Relu", ["w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
-    assert message(path) == "model: no output depends on an input; there is nothing to map"
+    assert message(path) == "model: no output depends on an input that has elements; there is nothing to map"
 
 
 def test_unknown_zoo_name() -> None:

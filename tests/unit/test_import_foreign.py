@@ -74,7 +74,7 @@ def test_a_difference_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
     s.add("Relu", "y", s.input("x", "n", 2, "n - 3"))
     assert refusal(s, "y", dims={"n": 2}) == (
-        "the bound dimensions leave n - 3 = -1; every dimension must be from 1 to 2^63 - 1"
+        "the bound dimensions leave n - 3 = -1; every dimension must be from 0 to 2^63 - 1"
     )
 
 
