@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+MOST_ALIKE = 10
+"""Lines of a report that may differ in names and numbers only: more of them hide the others."""
+
+
+def listed(problems: Iterable[str]) -> Iterator[str]:
+    """A line for each of ``problems``; of those that are alike the first ``MOST_ALIKE``, then how many more there are."""
+    counts: Counter[str] = Counter()
+    for problem in problems:
+        kind = re.sub(r"^\S+: |'[^']*'|\d+", "", problem)
+        counts[kind] += 1
+        if counts[kind] <= MOST_ALIKE:
+            yield f"  {problem}"
+    left = sum(max(0, count - MOST_ALIKE) for count in counts.values())
+    if left:
+        yield f"  and {left} more like these"
 
 
 class CmswitchError(Exception):
@@ -16,10 +34,10 @@ class InputError(CmswitchError):
 
     @staticmethod
     def listing(where: str, problems: Sequence[str]) -> InputError:
-        """The error of one or several ``problems`` with the input ``where``, all of them in one report."""
+        """The error of one or several ``problems`` with the input ``where``, every kind of them in one report."""
         if len(problems) == 1:
             return InputError(f"{where}: {problems[0]}")
-        return InputError("\n  ".join((f"{where}: {len(problems)} problems", *problems)))
+        return InputError("\n".join((f"{where}: {len(problems)} problems", *listed(problems))))
 
 
 class InfeasibleError(CmswitchError):

@@ -8,7 +8,7 @@ from math import prod
 
 import onnx
 
-from cmswitch.errors import InputError
+from cmswitch.errors import InputError, listed
 from cmswitch.graph.ir import Graph, Node, Shape, Unknown, Unsupported
 from cmswitch.graph.network import HOST, MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
 from cmswitch.graph.requantize import without_requantization
@@ -80,11 +80,11 @@ def apply_rules(graph: Graph) -> list[Mapped]:
             problem = error if isinstance(error, Unsupported) else contradiction
             unmapped = rule is None and not isinstance(problem, Unknown)
             if unmapped or lost.isdisjoint(node.inputs):
-                problems.append(f"  {_describe(node)}: {problem.reason}; {problem.remedy}")
+                problems.append(f"{_describe(node)}: {problem.reason}; {problem.remedy}")
             lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
     if problems:
         count = f"{len(problems)} node{'s' * (len(problems) > 1)}"
-        raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *problems)))
+        raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *listed(problems))))
     return found
 
 

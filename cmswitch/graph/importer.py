@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from cmswitch.errors import InputError
+from cmswitch.errors import InputError, listed
 from cmswitch.graph.bind import bind, bind_values
 from cmswitch.graph.build import build
 from cmswitch.graph.infer import infer
@@ -57,7 +57,7 @@ def _bind(
         bind(model, dims, batch, seq, where, defaults)
         bind_values(model, values, where)
     except InputError as error:
-        raise InputError("\n".join((str(error), *unknown_operators(model)))) from error
+        raise InputError("\n".join((str(error), *listed(unknown_operators(model))))) from error
 
 
 def _read(source: str | Path, with_data: bool) -> tuple[str, onnx.ModelProto, dict[str, int]]:

@@ -26,7 +26,7 @@ def unknown_operators(model: onnx.ModelProto) -> Iterator[str]:
             and not _defined(node, domain, versions)
         ):
             yield (
-                f"  {identity}: {node.op_type} ({domain or 'ai.onnx'}): no rule for this operator; "
+                f"{identity}: {node.op_type} ({domain or 'ai.onnx'}): no rule for this operator; "
                 "express it with supported operators before export"
             )
 

@@ -85,6 +85,22 @@ def test_wrong_shapes_do_not_hide_other_nodes(tmp_path: Path) -> None:
     assert reasons["fancy"].startswith("no rule for this operator;")
 
 
+def test_many_alike_do_not_hide_the_others(tmp_path: Path) -> None:
+    s = Sketch(tmp_path)
+    s.input("x", 1, 4)
+    for index in range(100):
+        s.add("Fancy", f"node {index}", "x", outputs=[f"y{index}"], domain="acme")
+    s.add("NonZero", "other", "x")
+    lines = report(s, *(f"y{index}" for index in range(100)), "other")
+    assert lines[0] == "sketch: 101 nodes cannot be mapped"
+    assert [line.partition(": ")[0] for line in lines[1:12]] == [*(f"  node {index}" for index in range(10)), "  other"]
+    assert lines[12:] == ["  and 90 more like these"]
+    for index in range(30):
+        s.add("Abs", f"again {index}", "x", outputs=[f"y{index}"])
+    del s.graph.output[1:]
+    assert [len(report(s)), report(s)[-1]] == [12, "  and 20 more like these"]
+
+
 def test_unbound_dimensions_do_not_hide_unknown_operators(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
     s.input("x", "n", 4)
