@@ -14,10 +14,10 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from cmswitch.errors import InputError
-from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.infer import infer
 from cmswitch.graph.ir import Graph
 from cmswitch.graph.network import Network
+from cmswitch.graph.table import INTERNAL
 from tests.sketch import Sketch
 
 OPSET = 21
@@ -77,11 +77,11 @@ def agree(
         for v in model.graph.input
     }
     copy = helper.make_model(
-        written, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(INTERNAL_DOMAIN, 1)], ir_version=10
+        written, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(INTERNAL, 1)], ir_version=10
     )
     wanted = expected(**feeds) if expected else ReferenceEvaluator(model).run(None, feeds)
     for found, right in zip(ReferenceEvaluator(copy, new_ops=list(operators)).run(None, feeds), wanted, strict=True):
-        np.testing.assert_allclose(found, right, rtol=1e-5)
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
     return graph
 
 

@@ -14,7 +14,8 @@ from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
 from cmswitch.graph.bind import network_inputs
-from cmswitch.graph.composites import CONTROL_FLOW, EXPANSIONS, Part, function_parts
+from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
+from cmswitch.graph.composites.control_flow import CONTROL_FLOW
 from cmswitch.graph.fold import RANDOM, constant_data, folded, tensor_data
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
 from cmswitch.graph.rules import RULES

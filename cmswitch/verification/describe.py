@@ -20,12 +20,12 @@ from cmswitch.functional.description import (
 )
 from cmswitch.functional.vector import INTERNAL_OPERATORS, layer_settings
 from cmswitch.graph.build import apply_rules
-from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.ir import Graph, Node, Shape
 from cmswitch.graph.network import Network, Operator
 from cmswitch.graph.rules import Product as Rule
 from cmswitch.graph.rules.channels_last import channels_first
 from cmswitch.graph.rules.windows import windows
+from cmswitch.graph.table import INTERNAL
 from cmswitch.verification.constants import call_of
 
 _PART = re.compile(r"(.*)\.n(\d+)$")
@@ -73,7 +73,7 @@ class _Describer:
         with the operator of its composite."""
         opaque: dict[str, Node] = {}
         for node in self._graph.nodes:
-            if node.domain == INTERNAL_DOMAIN and node.operator not in INTERNAL_OPERATORS:
+            if node.domain == INTERNAL and node.operator not in INTERNAL_OPERATORS:
                 around = [c for c in self._graph.composites if node.id.startswith(f"{c}#")]
                 composite = self._graph.composites[min((c for c in around if not self._controls(c)), key=len)]
                 opaque[composite.id] = composite
@@ -82,7 +82,7 @@ class _Describer:
         inside: dict[str, str] = {}
         for node in self._graph.nodes:
             around = [c for c in opaque if node.id.startswith(f"{c}#")]
-            if node.domain == INTERNAL_DOMAIN and node.operator not in INTERNAL_OPERATORS:
+            if node.domain == INTERNAL and node.operator not in INTERNAL_OPERATORS:
                 inside[node.id] = opaque[around[0]].operator
             if around and around[0] not in placed:
                 placed.add(around[0])

@@ -14,8 +14,8 @@ from onnx.reference.op_run import OpRun
 
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
-from cmswitch.graph.composites import INTERNAL_DOMAIN
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator
+from cmswitch.graph.table import INTERNAL
 from tests.sketch import Sketch
 from tests.subgraphs import agree
 from tests.unit.test_import import product, reads, work
@@ -189,7 +189,7 @@ def test_batch_first_shapes_are_what_onnx_says(tmp_path: Path) -> None:
 class Recurrence(OpRun):
     """The recurrent half of an RNN."""
 
-    op_domain = INTERNAL_DOMAIN
+    op_domain = INTERNAL
 
     def _run(
         self, gates: Any, weights: Any, bias: Any, lengths: Any, state: Any, backwards: int, **settings: Any

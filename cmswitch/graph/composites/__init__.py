@@ -2,52 +2,13 @@
 
 from __future__ import annotations
 
-from cmswitch.graph.composites import (
-    attention,
-    control_flow,
-    convolution,
-    einsum,
-    fused,
-    learners,
-    matmul,
-    normalization,
-    quantized,
-    recurrent,
-    rotary,
-    sequences,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from cmswitch.graph.composites.functions import function_parts
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
-from cmswitch.graph.shapes import ML_DOMAIN
+from cmswitch.graph.composites.parts import EXPANSIONS, Expansion, Part, Parts
 
-EXPANSIONS: dict[tuple[str, str], Expansion] = {
-    **{
-        ("", operator): expand
-        for family in (
-            attention,
-            control_flow,
-            convolution,
-            einsum,
-            matmul,
-            normalization,
-            recurrent,
-            rotary,
-            sequences,
-        )
-        for operator, expand in family.EXPANSIONS.items()
-    },
-    **{
-        ("com.microsoft", operator): expand
-        for family in (attention, normalization, rotary)
-        for operator, expand in family.MICROSOFT.items()
-    },
-    **fused.EXPANSIONS,
-    **quantized.EXPANSIONS,
-    **{(ML_DOMAIN, operator): expansion for operator, expansion in learners.ML_EXPANSIONS.items()},
-}
-"""Every expansion by (domain, operator)."""
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")
 
-CONTROL_FLOW = frozenset(("", operator) for operator in control_flow.EXPANSIONS)
-"""Operators that carry graphs of their own."""
-
-__all__ = ["CONTROL_FLOW", "EXPANSIONS", "INTERNAL_DOMAIN", "Expansion", "Part", "Parts", "function_parts"]
+__all__ = ["EXPANSIONS", "Expansion", "Part", "Parts", "function_parts"]

@@ -8,9 +8,10 @@ import numpy as np
 from onnx import TensorProto
 
 from cmswitch.graph.composites.attend import Heads, Mask, Scores, Visible, appended, attend, heads, heads_of, in_front
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.composites.rotary import Angles, counted, rotated
 from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.graph.table import MICROSOFT
 
 
 def _value(node: Node, index: int) -> str:
@@ -26,6 +27,7 @@ def _per_batch(parts: Parts, value: str) -> str:
     return parts.reshape(parts.add("Cast", value, to=TensorProto.INT64), (-1, 1, 1, 1))
 
 
+@EXPANSIONS.of("Attention")
 def attention(node: Node) -> Sequence[Part]:
     """Attention (ai.onnx 23 on): 3-D or 4-D inputs, grouped heads, masks, cache; the scores as an optional output."""
     parts = Parts(node)
@@ -64,6 +66,7 @@ def _given_mask(parts: Parts, node: Node, keys: int) -> Mask:
     return Mask(mask, shape, boolean)
 
 
+@EXPANSIONS.of("Attention", domain=MICROSOFT)
 def packed_attention(node: Node) -> Sequence[Part]:
     """com.microsoft Attention: query, key and value are projections of one input by one packed weight."""
     parts = Parts(node)
@@ -119,6 +122,7 @@ def _index_mask(parts: Parts, node: Node, index: int, key: Heads) -> list[Mask]:
     return [Mask(parts.add("Cast", value, to=TensorProto.BOOL), shape, True)]
 
 
+@EXPANSIONS.of("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(node: Node) -> Sequence[Part]:
     """com.microsoft MultiHeadAttention: projections made before it, packed or not, with an optional bias and cache."""
     parts = Parts(node)
@@ -167,6 +171,7 @@ def _unpacked(parts: Parts, node: Node) -> list[tuple[str, Shape]]:
     return found
 
 
+@EXPANSIONS.of("GroupQueryAttention", domain=MICROSOFT)
 def grouped_query_attention(node: Node) -> Sequence[Part]:
     """com.microsoft GroupQueryAttention: causal, with a cache and rotary embedding inside.
 
@@ -217,11 +222,3 @@ def _grouped_inputs(parts: Parts, node: Node, count: int, key_count: int) -> tup
         heads_of(piece, (batch, length, number * size), number) for piece, number in zip(pieces, counts, strict=True)
     )
     return query, key, value
-
-
-EXPANSIONS: dict[str, Expansion] = {"Attention": attention}
-MICROSOFT: dict[str, Expansion] = {
-    "Attention": packed_attention,
-    "MultiHeadAttention": multi_head_attention,
-    "GroupQueryAttention": grouped_query_attention,
-}

@@ -8,8 +8,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, PARTS_VERSION, Parts
+from cmswitch.graph.composites.parts import PARTS_VERSION, Parts
 from cmswitch.graph.ir import Shape, Unsupported
+from cmswitch.graph.table import INTERNAL
 
 
 def windowed(
@@ -27,7 +28,7 @@ def windowed(
     named = {f"i{n}": shape for n, shape in enumerate([(data[0], data[-1], *data[1:-1]), *shapes[1:]])}
     out = _shape(operator, named, attributes)
     made = f"ChannelsLast{operator}"
-    return parts.add(made, *given, domain=INTERNAL_DOMAIN, shape=(out[0], *out[2:], out[1]), **attributes)
+    return parts.add(made, *given, domain=INTERNAL, shape=(out[0], *out[2:], out[1]), **attributes)
 
 
 def _shape(operator: str, inputs: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:

@@ -11,14 +11,18 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, MOST_VALUES, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, MOST_VALUES, Part, Parts
 from cmswitch.graph.composites.sequences import items_of, sequence
 from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids
+from cmswitch.graph.table import INTERNAL
 
 NO_LIMIT = 2**31 - 1
 """Trip counts from here on are what exporters write for a loop that only its condition ends."""
+
+CONTROL_FLOW = frozenset(("", operator) for operator in ("If", "Loop", "Scan", "SequenceMap"))
+"""Operators that carry graphs of their own."""
 
 MOST_UNCOUNTED = 1000
 """Iterations of a loop without a trip count: more than any counter of a network takes, and few enough to be seen in seconds."""
@@ -73,6 +77,7 @@ class _Body:
         return f"{self._node.id}:{value}"
 
 
+@EXPANSIONS.of("If")
 def branch(node: Node) -> Iterator[Part]:
     """If: the branch that its condition takes."""
     taken = _decided(node, "condition", node.inputs[0])
@@ -85,6 +90,7 @@ def branch(node: Node) -> Iterator[Part]:
     yield from parts.fresh()
 
 
+@EXPANSIONS.of("Loop")
 def loop(node: Node) -> Iterator[Part]:
     """Loop: iterations while its condition holds, as long as that follows from constants."""
     body, parts = _Body(node, "body"), Parts(node)
@@ -116,6 +122,7 @@ def loop(node: Node) -> Iterator[Part]:
     yield from parts.fresh()
 
 
+@EXPANSIONS.of("Scan")
 def scan(node: Node) -> Iterator[Part]:
     """Scan: one iteration for each slice of its inputs."""
     if node.version < 9:
@@ -150,6 +157,7 @@ def scan(node: Node) -> Iterator[Part]:
     yield from parts.fresh()
 
 
+@EXPANSIONS.of("SequenceMap")
 def sequence_map(node: Node) -> Iterator[Part]:
     """SequenceMap: one run of the body for each element of the first input, and of the others that are sequences."""
     body = _Body(node, "body")
@@ -177,7 +185,7 @@ def _results(
             place = parts.constant([axis])
             parts.add("Concat", *(parts.add("Unsqueeze", value, place) for value in row), output=output, axis=axis)
         elif output:  # whoever reads it is refused
-            parts.add("Nothing", output=output, domain=INTERNAL_DOMAIN)
+            parts.add("Nothing", output=output, domain=INTERNAL)
 
 
 class _Room:
@@ -205,6 +213,3 @@ def _decided(node: Node, role: str, name: str) -> int:
     origin = f" from {', '.join(map(repr, sources))}" if sources else ""
     remedy = f"give `--value {sources[0]}=V`" if len(sources) == 1 else "make it a constant of the file"
     raise Unsupported(f"its {role} {name!r} is computed at run time{origin}", remedy)
-
-
-EXPANSIONS: dict[str, Expansion] = {"If": branch, "Loop": loop, "Scan": scan, "SequenceMap": sequence_map}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
+from cmswitch.graph.table import INTERNAL
 
 
+@EXPANSIONS.of("ConvTranspose")
 def conv_transpose(node: Node) -> Sequence[Part]:
     """ConvTranspose: every input position is multiplied by the whole kernel, and the vector unit adds the overlapping windows.
 
@@ -27,7 +29,7 @@ def conv_transpose(node: Node) -> Sequence[Part]:
         "TransposedProduct",
         node.inputs[0],
         node.inputs[1],
-        domain=INTERNAL_DOMAIN,
+        domain=INTERNAL,
         shape=(data[0], columns, *data[2:]),
         group=groups,
     )
@@ -36,7 +38,7 @@ def conv_transpose(node: Node) -> Sequence[Part]:
         "OverlapAdd",
         product,
         output=None if biased else node.outputs[0],
-        domain=INTERNAL_DOMAIN,
+        domain=INTERNAL,
         shape=out,
         kernel_shape=kernel,
         strides=strides,
@@ -66,6 +68,7 @@ def _pads(node: Node, strides: Sequence[int], dilations: Sequence[int]) -> tuple
     return (*begin, *end)
 
 
+@EXPANSIONS.of("DeformConv")
 def deform_conv(node: Node) -> Sequence[Part]:
     """DeformConv: the vector unit samples the input at the computed offsets, and a convolution of one position follows."""
     data, weight, out = node.shape(0), node.shape(1), node.output_shape()
@@ -73,11 +76,8 @@ def deform_conv(node: Node) -> Sequence[Part]:
     parts = Parts(node)
     places = [node.inputs[2], *([node.inputs[4]] if node.has(4) else [])]
     shape = (data[0], data[1] * taps, *out[2:])
-    sampled = parts.add("Sample", node.inputs[0], *places, domain=INTERNAL_DOMAIN, shape=shape)
+    sampled = parts.add("Sample", node.inputs[0], *places, domain=INTERNAL, shape=shape)
     flat = parts.reshape(node.inputs[1], (weight[0], weight[1] * taps, *(1,) * rank))
     bias = [node.inputs[3]] if node.has(3) else []
     parts.add("Conv", sampled, flat, *bias, output=node.outputs[0], group=node.integer("group", 1))
     return parts.list
-
-
-EXPANSIONS: dict[str, Expansion] = {"ConvTranspose": conv_transpose, "DeformConv": deform_conv}

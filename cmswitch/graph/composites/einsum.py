@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
 
 ELLIPSIS = "..."
@@ -21,6 +21,7 @@ class _Term:
     constant: bool = False
 
 
+@EXPANSIONS.of("Einsum")
 def einsum(node: Node) -> Sequence[Part]:
     """Einsum: operands joined pairwise from the left; letters that nothing later needs are summed as soon as possible.
 
@@ -152,6 +153,3 @@ class _Steps:
             term = self.ordered(term, [c for c in letters if c in term.letters])
             values.append(self.merged(term.value, [[c] if c in term.letters else [] for c in letters]))
         return _Term(self.parts.add("Mul", *values), tuple(letters), left.constant and right.constant)
-
-
-EXPANSIONS: dict[str, Expansion] = {"Einsum": einsum}

@@ -8,8 +8,9 @@ from typing import Any
 from onnx import helper
 
 from cmswitch.graph.composites.channels_last import windowed
-from cmswitch.graph.composites.parts import PARTS_VERSION, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, PARTS_VERSION, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
+from cmswitch.graph.table import MICROSOFT
 
 ACTIVATIONS = {
     "Relu": (),
@@ -36,6 +37,7 @@ def _activated(parts: Parts, node: Node, value: str, parameters: Sequence[float]
     return [*parts.list, Part(proto, version)]
 
 
+@EXPANSIONS.of("FusedConv", "NhwcConv", "NhwcFusedConv", domain=MICROSOFT)
 def convolution(node: Node) -> list[Part]:
     """FusedConv, NhwcConv, NhwcFusedConv: a convolution, a fourth input added to it, an activation. Nhwc: channels last."""
     parts = Parts(node)
@@ -47,6 +49,7 @@ def convolution(node: Node) -> list[Part]:
     return _activated(parts, node, made, node.attributes.get("activation_params", ()))
 
 
+@EXPANSIONS.of("FusedGemm", domain=MICROSOFT)
 def gemm(node: Node) -> list[Part]:
     """FusedGemm: a Gemm and an activation."""
     parts = Parts(node)
@@ -57,6 +60,7 @@ def gemm(node: Node) -> list[Part]:
     return _activated(parts, node, parts.add("Gemm", *node.inputs, **attributes), given)
 
 
+@EXPANSIONS.of("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def matmul(node: Node) -> list[Part]:
     """FusedMatMul, TransposeMatMul: a product of transposed matrices. Constants are stored that way, and scaled."""
     if node.integer("transBatchA", 0) or node.integer("transBatchB", 0):
@@ -73,6 +77,7 @@ def matmul(node: Node) -> list[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("BiasAdd", domain=MICROSOFT)
 def sum_of_inputs(node: Node) -> list[Part]:
     """BiasAdd: a tensor, a bias along its last axis and a second tensor, added."""
     parts = Parts(node)
@@ -80,6 +85,7 @@ def sum_of_inputs(node: Node) -> list[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("BiasSoftmax", domain=MICROSOFT)
 def biased_softmax(node: Node) -> list[Part]:
     """BiasSoftmax: a bias, repeated as far as that is needed, is added before everything from ``axis`` on is normalised."""
     parts, shape, bias = Parts(node), node.shape(0), node.shape(1)
@@ -92,18 +98,3 @@ def biased_softmax(node: Node) -> list[Part]:
     total = parts.add("Add", node.inputs[0], added)
     parts.add("Softmax", total, output=node.outputs[0], axis=axis, version=11)
     return parts.list
-
-
-EXPANSIONS: dict[tuple[str, str], Expansion] = {
-    ("com.microsoft", operator): expansion
-    for operator, expansion in {
-        "FusedConv": convolution,
-        "NhwcConv": convolution,
-        "NhwcFusedConv": convolution,
-        "FusedGemm": gemm,
-        "FusedMatMul": matmul,
-        "TransposeMatMul": matmul,
-        "BiasAdd": sum_of_inputs,
-        "BiasSoftmax": biased_softmax,
-    }.items()
-}

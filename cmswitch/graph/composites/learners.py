@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node
+from cmswitch.graph.table import ML
 
 _TRANSFORMS = {"SOFTMAX": "Softmax", "SOFTMAX_ZERO": "Softmax", "LOGISTIC": "Sigmoid", "PROBIT": "Erf"}
 
@@ -29,6 +30,7 @@ def _scores(node: Node, parts: Parts, output: str | None) -> str:
     return parts.add(transform, made, output=output) if transform else made
 
 
+@EXPANSIONS.of("LinearRegressor", domain=ML)
 def regressor(node: Node) -> Sequence[Part]:
     """LinearRegressor."""
     parts = Parts(node)
@@ -36,6 +38,7 @@ def regressor(node: Node) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("LinearClassifier", domain=ML)
 def classifier(node: Node) -> Sequence[Part]:
     """LinearClassifier: the label of the largest score, and the scores; one row of coefficients scores two labels."""
     parts = Parts(node)
@@ -51,6 +54,3 @@ def classifier(node: Node) -> Sequence[Part]:
         table = parts.constant(labels, np.object_ if text else np.int64)
         parts.add("Gather", table, best, output=node.outputs[0])
     return parts.list
-
-
-ML_EXPANSIONS: dict[str, Expansion] = {"LinearClassifier": classifier, "LinearRegressor": regressor}

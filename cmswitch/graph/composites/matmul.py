@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node
 
 
+@EXPANSIONS.of("Gemm")
 def gemm(node: Node) -> Sequence[Part] | None:
     """Gemm: scaling activations, and transposing one that the arrays hold, is vector work; constants are stored that way."""
     attributes: dict[str, Any] = {name: node.integer(name, 0) for name in ("transA", "transB")}
@@ -32,6 +33,3 @@ def gemm(node: Node) -> Sequence[Part] | None:
         return None
     parts.add("Gemm", *inputs, output=node.outputs[0], **attributes, **factors)
     return parts.list
-
-
-EXPANSIONS: dict[str, Expansion] = {"Gemm": gemm}

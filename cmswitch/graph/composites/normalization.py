@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.graph.table import MICROSOFT
 
 
 def _normalized(parts: Parts, node: Node, value: str, shape: Shape, scale: int, shift: int | None) -> None:
@@ -16,11 +17,15 @@ def _normalized(parts: Parts, node: Node, value: str, shape: Shape, scale: int, 
     parts.add(operator, value, *given, version=23, shape=shape, output=node.outputs[0], axis=axis)
 
 
+@EXPANSIONS.of("LayerNormalization")
+@EXPANSIONS.of("LayerNormalization", domain=MICROSOFT)
 def layer_normalization(node: Node) -> Sequence[Part] | None:
     """LayerNormalization of com.microsoft, and the one that came before the standard had it."""
     return None if not node.domain and node.version >= 17 else _plain(node, 2)
 
 
+@EXPANSIONS.of("SimplifiedLayerNormalization")
+@EXPANSIONS.of("SimplifiedLayerNormalization", domain=MICROSOFT)
 def simplified_layer_normalization(node: Node) -> Sequence[Part]:
     """SimplifiedLayerNormalization: RMS normalisation."""
     return _plain(node, None)
@@ -34,11 +39,13 @@ def _plain(node: Node, shift: int | None) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(node: Node) -> Sequence[Part]:
     """SkipLayerNormalization: input + skip (+ bias), normalised; the sum is an optional output."""
     return _skip(node, 3, 4)
 
 
+@EXPANSIONS.of("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_normalization(node: Node) -> Sequence[Part]:
     """SkipSimplifiedLayerNormalization: the same with RMS normalisation."""
     return _skip(node, None, 3)
@@ -56,6 +63,7 @@ def _skip(node: Node, shift: int | None, bias: int) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(node: Node) -> Sequence[Part]:
     """EmbedLayerNormalization: the embeddings of word, position and segment, added and normalised."""
     parts = Parts(node)
@@ -76,6 +84,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("Gelu", "FastGelu", "BiasGelu", domain=MICROSOFT)
 def gelu(node: Node) -> Sequence[Part]:
     """Gelu, FastGelu and BiasGelu: an optional bias before one activation."""
     parts = Parts(node)
@@ -86,6 +95,7 @@ def gelu(node: Node) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("QuickGelu", domain=MICROSOFT)
 def quick_gelu(node: Node) -> Sequence[Part]:
     """QuickGelu: x sigmoid(alpha x)."""
     parts = Parts(node)
@@ -95,6 +105,7 @@ def quick_gelu(node: Node) -> Sequence[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("BiasSplitGelu", domain=MICROSOFT)
 def bias_split_gelu(node: Node) -> Sequence[Part]:
     """BiasSplitGelu: the first half of the last axis times the activation of the second, both after a bias."""
     parts = Parts(node)
@@ -103,20 +114,3 @@ def bias_split_gelu(node: Node) -> Sequence[Part]:
     left, right = parts.split(parts.add("Add", node.inputs[0], node.inputs[1]), len(shape) - 1, (half, half))
     parts.add("Mul", left, parts.add("Gelu", right), output=node.outputs[0])
     return parts.list
-
-
-EXPANSIONS: dict[str, Expansion] = {
-    "LayerNormalization": layer_normalization,
-    "SimplifiedLayerNormalization": simplified_layer_normalization,
-}
-MICROSOFT: dict[str, Expansion] = {
-    **EXPANSIONS,
-    "SkipLayerNormalization": skip_layer_normalization,
-    "SkipSimplifiedLayerNormalization": skip_simplified_layer_normalization,
-    "EmbedLayerNormalization": embed_layer_normalization,
-    "Gelu": gelu,
-    "FastGelu": gelu,
-    "BiasGelu": gelu,
-    "QuickGelu": quick_gelu,
-    "BiasSplitGelu": bias_split_gelu,
-}

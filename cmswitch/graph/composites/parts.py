@@ -11,13 +11,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from cmswitch.graph.ir import Node, Shape
+from cmswitch.graph.table import Table
 
 PARTS_VERSION = 21
 """Version of the standard operator set in which parts are written."""
-
-INTERNAL_DOMAIN = "cmswitch"
-"""Domain of operators that exist only between an expansion and the rule that maps them."""
-
 
 MOST_VALUES = 20_000
 """Values that the iterations of one Loop or Scan, with everything nested in them, make at most, and pieces of one sequence."""
@@ -42,6 +39,9 @@ Expansion = Callable[[Node], Iterable[Part] | None]
 
 A generator is resumed once what is known of the parts so far is in the node's ``values``.
 """
+
+EXPANSIONS: Table[Expansion] = Table()
+"""The parts of composite operators, by (domain, operator)."""
 
 
 class Parts:

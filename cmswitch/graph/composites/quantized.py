@@ -13,8 +13,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from cmswitch.graph.composites.channels_last import windowed
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, PARTS_VERSION, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, PARTS_VERSION, Expansion, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.graph.table import INTERNAL, MICROSOFT
 from cmswitch.graph.weights import UNPACK
 
 CHANNELS_LAST = "channels_last"
@@ -71,10 +72,11 @@ class _Quantized(Parts):
                 f"its packed weight has {prod(packed.shape)} bytes, too few for {prod(shape)} weights of {bits} bits",
                 "export the model again",
             )
-        integers = self.add(UNPACK, self.input(index), domain=INTERNAL_DOMAIN, shape=shape, bits=bits)
+        integers = self.add(UNPACK, self.input(index), domain=INTERNAL, shape=shape, bits=bits)
         return self.add("DequantizeLinear", integers, self.input(scale))
 
 
+@EXPANSIONS.of("QuantizeLinear", "DequantizeLinear", domain=MICROSOFT)
 def quantize(node: Node) -> list[Part]:
     """QuantizeLinear and DequantizeLinear as com.microsoft had them first."""
     parts = Parts(node)
@@ -82,17 +84,20 @@ def quantize(node: Node) -> list[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("DynamicQuantizeLinear")
 def dynamic_quantize(node: Node) -> list[Part]:
     """DynamicQuantizeLinear: scale and zero point from the range of all elements, then quantisation."""
     parts = Parts(node)
     scale, zero = node.outputs[1], f"{node.id}#zero"
-    found = helper.make_node("QuantizationRange", node.inputs, [scale, zero], name="range", domain=INTERNAL_DOMAIN)
+    found = helper.make_node("QuantizationRange", node.inputs, [scale, zero], name="range", domain=INTERNAL)
     parts.list.append(Part(found, 1, ((), ())))
     parts.add("Cast", zero, output=node.outputs[2], to=TensorProto.UINT8)
     parts.add("QuantizeLinear", node.inputs[0], scale, node.outputs[2], output=node.outputs[0])
     return parts.list
 
 
+@EXPANSIONS.of("QLinearConv")
+@EXPANSIONS.of("QLinearConv", domain=MICROSOFT)
 def qlinear_convolution(node: Node) -> list[Part]:
     """QLinearConv; its bias has the scale of the accumulators."""
     parts = _Quantized(node)
@@ -104,12 +109,14 @@ def qlinear_convolution(node: Node) -> list[Part]:
     return parts.quantised(windowed(parts, "Conv", given, [node.shape(0), node.shape(3)], last, attributes), 6, 7)
 
 
+@EXPANSIONS.of("QLinearMatMul")
 def qlinear_matmul(node: Node) -> list[Part]:
     """QLinearMatMul."""
     parts = _Quantized(node)
     return parts.quantised(parts.add("MatMul", parts.real(0, 1, 2), parts.real(3, 4, 5)), 6, 7)
 
 
+@EXPANSIONS.of("QGemm", domain=MICROSOFT)
 def qgemm(node: Node) -> list[Part]:
     """QGemm; without a scale of the output it is a float."""
     parts = _Quantized(node)
@@ -120,6 +127,7 @@ def qgemm(node: Node) -> list[Part]:
     return parts.quantised(made, 7, 8) if node.has(7) else parts.plain(made)
 
 
+@EXPANSIONS.of("ConvInteger", "MatMulInteger")
 def integer_product(node: Node) -> list[Part]:
     """ConvInteger and MatMulInteger: products of integers less their zero points, as integers."""
     parts = _Quantized(node)
@@ -128,18 +136,21 @@ def integer_product(node: Node) -> list[Part]:
     return parts.plain(made)
 
 
+@EXPANSIONS.of("MatMulIntegerToFloat", domain=MICROSOFT)
 def integer_to_float(node: Node) -> list[Part]:
     """MatMulIntegerToFloat."""
     parts = _Quantized(node)
     return parts.plain(parts.biased(parts.add("MatMul", parts.real(0, 2, 4), parts.real(1, 3, 5)), 6))
 
 
+@EXPANSIONS.of("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(node: Node) -> list[Part]:
     """DynamicQuantizeMatMul: quantises its float matrix first."""
     parts = _Quantized(node)
     return parts.plain(parts.biased(parts.add("MatMul", parts.ranged(0), parts.real(1, 2, 3)), 4))
 
 
+@EXPANSIONS.of("MatMulNBits", "MatMulBnb4", domain=MICROSOFT)
 def packed_matmul(node: Node) -> list[Part]:
     """MatMulNBits and MatMulBnb4: a float matrix times a ``K`` x ``N`` weight of few bits, packed into bytes."""
     parts = _Quantized(node)
@@ -147,6 +158,7 @@ def packed_matmul(node: Node) -> list[Part]:
     return parts.plain(parts.biased(parts.add("MatMul", parts.input(0), weight), 5))
 
 
+@EXPANSIONS.of("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(node: Node) -> list[Part]:
     """DynamicQuantizeLSTM: an LSTM that quantises its input, with weights stored as integers and the gates as columns."""
     parts = _Quantized(node)
@@ -160,7 +172,7 @@ def dynamic_lstm(node: Node) -> list[Part]:
     return parts.list
 
 
-def _qlinear(operator: str, operands: int = 1, first: int = 0) -> Expansion:
+def _qlinear(operator: str, operands: int, first: int) -> Expansion:
     """``operator`` on inputs that come as (data, scale, zero point) from number ``first`` on, then those of the output."""
 
     def expand(node: Node) -> list[Part]:
@@ -172,6 +184,7 @@ def _qlinear(operator: str, operands: int = 1, first: int = 0) -> Expansion:
     return expand
 
 
+@EXPANSIONS.of("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MICROSOFT)
 def qlinear_pooling(node: Node) -> list[Part]:
     """QLinearAveragePool and QLinearGlobalAveragePool."""
     parts = _Quantized(node)
@@ -181,6 +194,7 @@ def qlinear_pooling(node: Node) -> list[Part]:
     return parts.quantised(made, 3, 4)
 
 
+@EXPANSIONS.of("QLinearReduceMean", domain=MICROSOFT)
 def qlinear_mean(node: Node) -> list[Part]:
     """QLinearReduceMean."""
     parts = _Quantized(node)
@@ -189,6 +203,7 @@ def qlinear_mean(node: Node) -> list[Part]:
     return parts.quantised(made, 3, 4)
 
 
+@EXPANSIONS.of("QLinearSoftmax", domain=MICROSOFT)
 def qlinear_softmax(node: Node) -> list[Part]:
     """QLinearSoftmax; the axes it runs over depend on the operator set that it says it is of."""
     parts = _Quantized(node)
@@ -199,6 +214,7 @@ def qlinear_softmax(node: Node) -> list[Part]:
     return parts.quantised(made, 3, 4)
 
 
+@EXPANSIONS.of("QLinearConcat", domain=MICROSOFT)
 def qlinear_concat(node: Node) -> list[Part]:
     """QLinearConcat: scale and zero point of the output come first."""
     parts = _Quantized(node)
@@ -206,34 +222,11 @@ def qlinear_concat(node: Node) -> list[Part]:
     return parts.quantised(parts.add("Concat", *given, **node.attributes), 0, 1)
 
 
-EXPANSIONS: dict[tuple[str, str], Expansion] = {
-    ("", "DynamicQuantizeLinear"): dynamic_quantize,
-    ("", "QLinearConv"): qlinear_convolution,
-    ("", "QLinearMatMul"): qlinear_matmul,
-    ("", "ConvInteger"): integer_product,
-    ("", "MatMulInteger"): integer_product,
-    **{
-        ("com.microsoft", operator): expansion
-        for operator, expansion in {
-            "QuantizeLinear": quantize,
-            "DequantizeLinear": quantize,
-            "QLinearConv": qlinear_convolution,
-            "QGemm": qgemm,
-            "MatMulIntegerToFloat": integer_to_float,
-            "DynamicQuantizeMatMul": dynamic_matmul,
-            "MatMulNBits": packed_matmul,
-            "MatMulBnb4": packed_matmul,
-            "DynamicQuantizeLSTM": dynamic_lstm,
-            "QLinearAdd": _qlinear("Add", 2),
-            "QLinearMul": _qlinear("Mul", 2),
-            "QLinearWhere": _qlinear("Where", 2, first=1),
-            "QLinearSigmoid": _qlinear("Sigmoid"),
-            "QLinearLeakyRelu": _qlinear("LeakyRelu"),
-            "QLinearAveragePool": qlinear_pooling,
-            "QLinearGlobalAveragePool": qlinear_pooling,
-            "QLinearReduceMean": qlinear_mean,
-            "QLinearSoftmax": qlinear_softmax,
-            "QLinearConcat": qlinear_concat,
-        }.items()
-    },
-}
+for _operator, _operands, _first in (
+    ("Add", 2, 0),
+    ("Mul", 2, 0),
+    ("Where", 2, 1),
+    ("Sigmoid", 1, 0),
+    ("LeakyRelu", 1, 0),
+):
+    EXPANSIONS.of(f"QLinear{_operator}", domain=MICROSOFT)(_qlinear(_operator, _operands, _first))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cmswitch.graph.composites.parts import INTERNAL_DOMAIN, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
+from cmswitch.graph.table import INTERNAL
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ PEEPHOLES = 3
 """Gates of an LSTM that may look at the cell state: a product and a sum each."""
 
 
+@EXPANSIONS.of(*CELLS)
 def recurrent(node: Node) -> Sequence[Part]:
     """LSTM, GRU, RNN in one or both directions.
 
@@ -86,7 +88,7 @@ class _Writer:
             self._join(1, last, 0, (1, 0, 2))
         if self._makes(2):
             shape = (1, self._batch, self._hidden)
-            cells = [add("FinalCell", state, domain=INTERNAL_DOMAIN, shape=shape) for state in states]
+            cells = [add("FinalCell", state, domain=INTERNAL, shape=shape) for state in states]
             self._join(2, cells, 0, (1, 0, 2))
         return self._parts.list
 
@@ -118,7 +120,7 @@ class _Writer:
             gates,
             self._of(2, direction),
             *further,
-            domain=INTERNAL_DOMAIN,
+            domain=INTERNAL,
             shape=(self._steps, self._batch, self._hidden),
             backwards=int(self._reversed[direction]),
             additions=additions,
@@ -158,6 +160,3 @@ class _Writer:
         masks = cell.states + 1 if masked else 0  # of each state and of the output
         additions = cell.gates + cell.sums + coupled + looking
         return additions, activations + cell.products + looking + clipped + masks
-
-
-EXPANSIONS: dict[str, Expansion] = dict.fromkeys(CELLS, recurrent)

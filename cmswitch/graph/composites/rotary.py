@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cmswitch.graph.composites.attend import Heads, heads
-from cmswitch.graph.composites.parts import Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.graph.table import MICROSOFT
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,13 @@ def counted(parts: Parts, first: str, length: int) -> str:
     return parts.add("Add", parts.reshape(first, (-1, 1)), parts.count(length, (1, -1)))
 
 
+@EXPANSIONS.of("RotaryEmbedding")
 def rotary_embedding(node: Node) -> Sequence[Part]:
     """RotaryEmbedding (ai.onnx): the positions are input 3, or the tables have a row for each."""
     return _embedded(node, 1, 2, node.inputs[3] if node.has(3) else None)
 
 
+@EXPANSIONS.of("RotaryEmbedding", domain=MICROSOFT)
 def microsoft_rotary_embedding(node: Node) -> Sequence[Part]:
     """RotaryEmbedding of com.microsoft: input 1 is every position, or the first."""
     return _embedded(node, 2, 3, node.inputs[1])
@@ -92,7 +95,3 @@ def _embedded(node: Node, cosines: int, sines: int, places: str | None) -> Seque
     angles = Angles(node.inputs[cosines], node.inputs[sines], node.shape(cosines), places, interleaved)
     rotated(parts, given, angles, turned, node.outputs[0])
     return parts.list
-
-
-EXPANSIONS: dict[str, Expansion] = {"RotaryEmbedding": rotary_embedding}
-MICROSOFT: dict[str, Expansion] = {"RotaryEmbedding": microsoft_rotary_embedding}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import helper
 
-from cmswitch.graph.composites.parts import MOST_VALUES, Expansion, Part, Parts
+from cmswitch.graph.composites.parts import EXPANSIONS, MOST_VALUES, Part, Parts
 from cmswitch.graph.ir import Node, Unknown, Unsupported
 
 
@@ -34,17 +34,20 @@ def _position(node: Node, index: int, last: int) -> int:
     return place if place >= 0 else place + len(items_of(node, 0))
 
 
+@EXPANSIONS.of("SequenceConstruct", "SequenceEmpty")
 def construct(node: Node) -> list[Part]:
     """SequenceConstruct, SequenceEmpty."""
     return [sequence(node.inputs, node.outputs[0])]
 
 
+@EXPANSIONS.of("Identity")
 def identity(node: Node) -> list[Part] | None:
     """Identity of a sequence."""
     items = node.value(0).items
     return None if items is None else [sequence(items, node.outputs[0])]
 
 
+@EXPANSIONS.of("SequenceAt")
 def at(node: Node) -> list[Part]:
     """SequenceAt: one of the elements."""
     parts = Parts(node)
@@ -52,6 +55,7 @@ def at(node: Node) -> list[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("SequenceInsert")
 def insert(node: Node) -> list[Part]:
     """SequenceInsert: at the end unless a position is given."""
     items = list(items_of(node, 0))
@@ -59,6 +63,7 @@ def insert(node: Node) -> list[Part]:
     return [sequence(items, node.outputs[0])]
 
 
+@EXPANSIONS.of("SequenceErase")
 def erase(node: Node) -> list[Part]:
     """SequenceErase: the last element unless a position is given."""
     items = list(items_of(node, 0))
@@ -66,11 +71,13 @@ def erase(node: Node) -> list[Part]:
     return [sequence(items, node.outputs[0])]
 
 
+@EXPANSIONS.of("SequenceLength")
 def length(node: Node) -> list[Part]:
     """SequenceLength."""
     return _constant(node, len(items_of(node, 0)), np.int64)
 
 
+@EXPANSIONS.of("ConcatFromSequence")
 def concat(node: Node) -> list[Part]:
     """ConcatFromSequence: along an axis of the elements, or a new one."""
     parts, items, axis = Parts(node), list(items_of(node, 0)), node.integer("axis", 0)
@@ -80,6 +87,7 @@ def concat(node: Node) -> list[Part]:
     return parts.list
 
 
+@EXPANSIONS.of("SplitToSequence")
 def split(node: Node) -> list[Part]:
     """SplitToSequence: slices of the given sizes, or single ones without their axis."""
     data = node.shape(0)
@@ -116,6 +124,7 @@ def _pieces(count: int) -> None:
         )
 
 
+@EXPANSIONS.of("Optional", "OptionalGetElement")
 def element(node: Node) -> list[Part] | None:
     """Optional of something, OptionalGetElement: what is in it."""
     if not node.has(0):
@@ -125,6 +134,7 @@ def element(node: Node) -> list[Part] | None:
     return parts.list
 
 
+@EXPANSIONS.of("OptionalHasElement")
 def has_element(node: Node) -> list[Part] | None:
     """OptionalHasElement, where that is known."""
     if node.has(0) and node.value(0).shape is None and node.value(0).items is None:
@@ -136,19 +146,3 @@ def _constant(node: Node, value: int, kind: type) -> list[Part]:
     parts = Parts(node)
     parts.add("Identity", parts.constant(value, kind), output=node.outputs[0])
     return parts.list
-
-
-EXPANSIONS: dict[str, Expansion] = {
-    "SequenceConstruct": construct,
-    "SequenceEmpty": construct,
-    "SequenceAt": at,
-    "SequenceInsert": insert,
-    "SequenceErase": erase,
-    "SequenceLength": length,
-    "ConcatFromSequence": concat,
-    "SplitToSequence": split,
-    "Identity": identity,
-    "Optional": element,
-    "OptionalGetElement": element,
-    "OptionalHasElement": has_element,
-}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from cmswitch.graph.ir import Node, Shape
-from cmswitch.graph.rules.rule import Product, Rule, Vector, View
+from cmswitch.graph.rules.rule import RULES, Product, Rule, Vector, View
 from cmswitch.graph.rules.windows import convolution, global_pooling, pooling
 from cmswitch.graph.streams import Link
+from cmswitch.graph.table import INTERNAL
 
 
 def channels_first(shape: Shape) -> Shape:
@@ -41,8 +41,9 @@ def _link(link: Link, last: int) -> Link:
     return {_axis(axis, last): (_axis(source, last), window) for axis, (source, window) in link.items()}
 
 
-INTERNAL_RULES: Mapping[str, Rule] = {
-    "ChannelsLastConv": _channels_last(convolution),
-    "ChannelsLastAveragePool": _channels_last(pooling),
-    "ChannelsLastGlobalAveragePool": _channels_last(global_pooling),
-}
+for _operator, _rule in (
+    ("ChannelsLastConv", convolution),
+    ("ChannelsLastAveragePool", pooling),
+    ("ChannelsLastGlobalAveragePool", global_pooling),
+):
+    RULES.of(_operator, domain=INTERNAL)(_channels_last(_rule))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cmswitch.graph.ir import Node
-from cmswitch.graph.rules.rule import Rule, Vector, broadcast
+from cmswitch.graph.rules.rule import RULES, Vector, broadcast
 from cmswitch.graph.streams import Link
 
 # fmt: off
@@ -23,6 +23,7 @@ VARIADIC = ("Max", "Mean", "Min")
 ADDITIVE = ("Add", "Sub", "Sum")
 
 
+@RULES.of(*UNARY, *BINARY, *GATED, *VARIADIC, *ADDITIVE)
 def elementwise(node: Node) -> Vector:
     """One pass per output element, one more for each further operand of a variadic operator and for a gate."""
     out = node.output_shape()
@@ -33,6 +34,7 @@ def elementwise(node: Node) -> Vector:
     return Vector(kind, node.output_elements() * passes, (links,))
 
 
+@RULES.of("BatchNormalization")
 def batch_normalization(node: Node) -> Vector:
     """BatchNormalization that no convolution absorbs: a scale and a shift per channel; in training, of the batch itself."""
     out = node.output_shape()
@@ -41,9 +43,3 @@ def batch_normalization(node: Node) -> Vector:
         return Vector("normalization", node.output_elements(), (whole,) * len(node.outputs), columnwise=False)
     links = (broadcast(node.shape(0), out), *({} for _ in node.inputs[1:]))
     return Vector("elementwise", node.output_elements(), (links,))
-
-
-RULES: dict[str, Rule] = {
-    "BatchNormalization": batch_normalization,
-    **dict.fromkeys((*UNARY, *BINARY, *GATED, *VARIADIC, *ADDITIVE), elementwise),
-}

@@ -8,25 +8,30 @@ from cmswitch.graph.ir import Node
 from cmswitch.graph.network import HOST
 from cmswitch.graph.rules.elementwise import elementwise
 from cmswitch.graph.rules.indexing import array_feature_extractor, host_elementwise
-from cmswitch.graph.rules.rule import Rule, Vector, along, refusal
+from cmswitch.graph.rules.rule import RULES, Vector, along, refusal
+from cmswitch.graph.table import ML
 
 
+@RULES.of("FeatureVectorizer", domain=ML)
 def features(node: Node) -> Vector:
     """FeatureVectorizer: columns side by side."""
     return Vector("copy", node.output_elements(), ((along((0,)),) * len(node.inputs),), columnwise=False)
 
 
+@RULES.of("Normalizer", domain=ML)
 def normalizer(node: Node) -> Vector:
     """Normalizer: each row divided by its norm."""
     return Vector("normalization", node.output_elements(), ((along((0,)),),), columnwise=False)
 
 
+@RULES.of("OneHotEncoder", domain=ML)
 def encoded(node: Node) -> Vector:
     """OneHotEncoder: a comparison with every category."""
     rank = len(node.shape(0))
     return Vector("elementwise", node.output_elements(), ((along(range(rank)),),), columnwise=False)
 
 
+@RULES.of("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain=ML)
 def trees(node: Node) -> Vector:
     """Tree ensembles on the host: for each row a path through every tree, at worst its longest, and the sum of the leaves."""
     rows = node.shape(0)[0]
@@ -77,6 +82,7 @@ def _list(node: Node, name: str) -> list[int]:
     return [int(each) for each in node.attributes[name]]
 
 
+@RULES.of("SVMClassifier", "SVMRegressor", domain=ML)
 def vectors(node: Node) -> Vector:
     """SVMs: a kernel for each support vector, a multiply-accumulate for each of its coefficients, and one for each vote."""
     rows = node.shape(0)[0]
@@ -85,21 +91,9 @@ def vectors(node: Node) -> Vector:
     return Vector("elementwise", rows * max(1, weights), ((along((0,)),),) * made, columnwise=False)
 
 
-RULES: dict[str, Rule] = {
-    "ArrayFeatureExtractor": array_feature_extractor,
-    "Binarizer": elementwise,
-    "Imputer": elementwise,
-    "Scaler": elementwise,
-    "FeatureVectorizer": features,
-    "Normalizer": normalizer,
-    "OneHotEncoder": encoded,
-    "LabelEncoder": host_elementwise,
-    "CategoryMapper": host_elementwise,
-    "SVMClassifier": vectors,
-    "SVMRegressor": vectors,
-    **dict.fromkeys(("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"), trees),
-    **dict.fromkeys(
-        ("CastMap", "DictVectorizer", "ZipMap"),
-        refusal("maps have no shape", "export the model with tensors instead of maps (`zipmap=False`)"),
-    ),
-}
+RULES.of("ArrayFeatureExtractor", domain=ML)(array_feature_extractor)
+RULES.of("Binarizer", "Imputer", "Scaler", domain=ML)(elementwise)
+RULES.of("LabelEncoder", "CategoryMapper", domain=ML)(host_elementwise)
+RULES.of("CastMap", "DictVectorizer", "ZipMap", domain=ML)(
+    refusal("maps have no shape", "export the model with tensors instead of maps (`zipmap=False`)")
+)

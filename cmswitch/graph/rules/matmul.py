@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from cmswitch.graph.ir import Node, Shape
-from cmswitch.graph.rules.rule import Product, Rule, grouped
+from cmswitch.graph.rules.rule import RULES, Product, grouped
 from cmswitch.graph.streams import SAME, Window
 
 
+@RULES.of("Gemm")
 def gemm(node: Node) -> Product:
     """Gemm: Y = A' B' + C. A constant A is held in the arrays and B streamed: Y' = B A."""
     left, out = node.shape(0), node.output_shape()
@@ -32,6 +33,7 @@ def gemm(node: Node) -> Product:
     )
 
 
+@RULES.of("MatMul")
 def matmul(node: Node) -> Product:
     """MatMul: batch axes along which the operand differs are groups, the others add rows."""
     left, right, out = node.shape(0), node.shape(1), node.output_shape()
@@ -70,6 +72,3 @@ def _batch(shape: Shape, axis: int, batch: int) -> int:
     """Size of ``shape`` along batch axis ``axis`` of the output, 1 where it has none."""
     index = axis - (batch - (len(shape) - 2))
     return shape[index] if 0 <= index < len(shape) - 2 else 1
-
-
-RULES: dict[str, Rule] = {"Gemm": gemm, "MatMul": matmul}

@@ -8,10 +8,11 @@ import onnx
 
 from cmswitch.graph.ir import Node
 from cmswitch.graph.network import HOST
-from cmswitch.graph.rules.rule import Rule, Vector, View, along, axis_of, broadcast, refusal
+from cmswitch.graph.rules.rule import RULES, Vector, View, along, axis_of, broadcast, refusal
 from cmswitch.graph.streams import SAME, Link, Window
 
 
+@RULES.of("BitCast", "Flatten", "Identity", "OptionalGetElement", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze")
 def view(node: Node) -> View:
     """Reshape and its like; also Identity, which computes nothing.
 
@@ -29,6 +30,7 @@ def _family(dtype: int) -> str:
     )
 
 
+@RULES.of("Cast", "CastLike")
 def cast(node: Node) -> Vector | View:
     """Cast, CastLike: a view between types of one kind (activations have one width on a chip), else work on each element."""
     shape = node.output_shape()
@@ -38,6 +40,7 @@ def cast(node: Node) -> Vector | View:
     return Vector("elementwise", prod(shape), ((along(range(len(shape))), {}),))
 
 
+@RULES.of("Dropout")
 def dropout(node: Node) -> Vector | View:
     """Dropout: nothing at inference, when its mask, if read, keeps everything; a random choice for each element in training."""
     link = along(range(len(node.shape(0))))
@@ -49,6 +52,7 @@ def dropout(node: Node) -> Vector | View:
     return View()
 
 
+@RULES.of("Transpose")
 def transpose(node: Node) -> Vector | View:
     """Transpose: a view if only axes of size 1 change places. Columns may move, but a share of them moves alone."""
     data = node.shape(0)
@@ -64,6 +68,7 @@ def _shifted(rank: int, axis: int, window: Window) -> Link:
     return {a: (a, window if a == axis else SAME) for a in range(rank)}
 
 
+@RULES.of("Concat")
 def concat(node: Node) -> Vector | View:
     """Concat: every part follows the output at its own offset. Of a single part it is a view."""
     if len(node.inputs) == 1:
@@ -78,6 +83,7 @@ def concat(node: Node) -> Vector | View:
     return Vector("copy", prod(out), (tuple(links),), columnwise=False)
 
 
+@RULES.of("Split")
 def split(node: Node) -> Vector:
     """Split: each output is a slice of the input."""
     data = node.shape(0)
@@ -90,6 +96,7 @@ def split(node: Node) -> Vector:
     return Vector("copy", prod(data), tuple(links), columnwise=False)
 
 
+@RULES.of("Slice")
 def slice_(node: Node) -> Vector:
     """Slice: along a sliced axis output ``i`` reads input ``start + step i``; backwards it does not stream."""
     data, out = node.shape(0), node.output_shape()
@@ -106,6 +113,7 @@ def slice_(node: Node) -> Vector:
     return Vector("copy", prod(out), ((link, {}, {}, {}, {}),), columnwise=False)
 
 
+@RULES.of("Gather")
 def gather(node: Node) -> Vector:
     """Gather along one axis, an embedding look-up for one: other axes of the data and all axes of the indices stream."""
     data, indices, out = node.shape(0), node.shape(1), node.output_shape()
@@ -115,6 +123,7 @@ def gather(node: Node) -> Vector:
     return Vector("gather", prod(out), ((table, picked),), columnwise=False)
 
 
+@RULES.of("Expand")
 def expand(node: Node) -> Vector | View:
     """Expand: repeats axes of size 1; a view if it repeats nothing."""
     data, out = node.shape(0), node.output_shape()
@@ -123,32 +132,6 @@ def expand(node: Node) -> Vector | View:
     return Vector("copy", prod(out), ((broadcast(data, out), {}),), columnwise=False)
 
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "BitCast",
-            "Flatten",
-            "Identity",
-            "OptionalGetElement",
-            "Reshape",
-            "Shape",
-            "Size",
-            "Squeeze",
-            "Unsqueeze",
-        ),
-        view,
-    ),
-    "Cast": cast,
-    "CastLike": cast,
-    "Dropout": dropout,
-    **dict.fromkeys(
-        ("Optional", "OptionalHasElement"),
-        refusal("whether a value is there is decided at run time", "export the model without optional values"),
-    ),
-    "Transpose": transpose,
-    "Concat": concat,
-    "Split": split,
-    "Slice": slice_,
-    "Gather": gather,
-    "Expand": expand,
-}
+RULES.of("Optional", "OptionalHasElement")(
+    refusal("whether a value is there is decided at run time", "export the model without optional values")
+)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from cmswitch.graph.ir import Node
-from cmswitch.graph.rules.rule import Product, Rule, Vector
+from cmswitch.graph.rules.rule import RULES, Product, Vector
 from cmswitch.graph.streams import SAME
+from cmswitch.graph.table import INTERNAL
 
 
+@RULES.of("Recurrence", domain=INTERNAL)
 def recurrence(node: Node) -> Product:
     """Recurrence of one direction: gate pre-activations [T, B, gates x H] and weights [gates x H, H] to states [T, B, H].
 
@@ -40,9 +42,7 @@ def recurrence(node: Node) -> Product:
     )
 
 
+@RULES.of("FinalCell", domain=INTERNAL)
 def final_cell(node: Node) -> Vector:
     """FinalCell: the cell state [1, B, H] that the last step of its input, a Recurrence, leaves."""
     return Vector("copy", node.output_elements(), (({},),), columnwise=False)
-
-
-INTERNAL_RULES: dict[str, Rule] = {"Recurrence": recurrence, "FinalCell": final_cell}

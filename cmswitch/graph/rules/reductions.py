@@ -5,10 +5,24 @@ from __future__ import annotations
 from math import prod
 
 from cmswitch.graph.ir import Node
-from cmswitch.graph.rules.rule import Rule, Vector, along, axis_of, broadcast
+from cmswitch.graph.rules.rule import RULES, Vector, along, axis_of, broadcast
 from cmswitch.graph.streams import SAME
 
 
+@RULES.of(
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "ArgMax",
+    "ArgMin",
+)
 def reduction(node: Node) -> Vector:
     """ReduceSum and its like, ArgMax, ArgMin: every input element is visited once."""
     data = node.shape(0)
@@ -25,6 +39,7 @@ def reduction(node: Node) -> Vector:
     return Vector("reduce", prod(data), ((link, {}),), columnwise=False)
 
 
+@RULES.of("Softmax", "LogSoftmax", "Hardmax")
 def softmax(node: Node) -> Vector:
     """Softmax, LogSoftmax, Hardmax over one axis (before opset 13: over all axes from ``axis`` on)."""
     data = node.shape(0)
@@ -34,6 +49,7 @@ def softmax(node: Node) -> Vector:
     return Vector("softmax", prod(data), ((broadcast(data, data, coupled),),), columnwise=False)
 
 
+@RULES.of("LayerNormalization", "RMSNormalization")
 def layer_normalization(node: Node) -> Vector:
     """LayerNormalization, RMSNormalization over all axes from ``axis`` on."""
     data = node.shape(0)
@@ -42,12 +58,14 @@ def layer_normalization(node: Node) -> Vector:
     return Vector("normalization", prod(data), ((link, {}, {}),) * len(node.outputs), columnwise=False)
 
 
+@RULES.of("InstanceNormalization", "GroupNormalization")
 def image_normalization(node: Node) -> Vector:
     """InstanceNormalization, GroupNormalization: each image needs all of its positions."""
     data = node.shape(0)
     return Vector("normalization", prod(data), (({0: (0, SAME)}, {}, {}),), columnwise=False)
 
 
+@RULES.of("MeanVarianceNormalization")
 def mean_variance(node: Node) -> Vector:
     """MeanVarianceNormalization over ``axes``."""
     data = node.shape(0)
@@ -56,27 +74,9 @@ def mean_variance(node: Node) -> Vector:
     return Vector("normalization", prod(data), ((link,),), columnwise=False)
 
 
+@RULES.of("LpNormalization")
 def lp_normalization(node: Node) -> Vector:
     """LpNormalization along one axis."""
     data = node.shape(0)
     coupled = frozenset({axis_of(node.integer("axis", -1), len(data))})
     return Vector("normalization", prod(data), ((broadcast(data, data, coupled),),), columnwise=False)
-
-
-# fmt: off
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "ReduceSumSquare", "ArgMax", "ArgMin",
-)
-# fmt: on
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(REDUCTIONS, reduction),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), softmax),
-    "LayerNormalization": layer_normalization,
-    "RMSNormalization": layer_normalization,
-    "InstanceNormalization": image_normalization,
-    "GroupNormalization": image_normalization,
-    "MeanVarianceNormalization": mean_variance,
-    "LpNormalization": lp_normalization,
-}

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, floor, prod
 
 from cmswitch.graph.ir import Node, Shape
-from cmswitch.graph.rules.rule import Rule, Vector, View, along, axis_of
+from cmswitch.graph.rules.rule import RULES, Vector, View, along, axis_of
 from cmswitch.graph.streams import SAME, Link, Window, covering
 
 _FINEST = 64
@@ -31,6 +31,7 @@ def _text(node: Node, name: str, default: str) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
+@RULES.of("Pad")
 def pad(node: Node) -> Vector | View:
     """Pad: a copy into a larger (or, with negative pads, smaller) tensor; a view if nothing is padded."""
     data, out = node.shape(0), node.output_shape()
@@ -64,6 +65,7 @@ _PADDING: dict[str, Callable[[int, int], int]] = {
 """The input position that an output position reads, before the input's first counted negative (outside: none)."""
 
 
+@RULES.of("CenterCropPad")
 def center_crop_pad(node: Node) -> Vector | View:
     """CenterCropPad: every axis is cropped or padded on both sides."""
     data, out = node.shape(0), node.output_shape()
@@ -74,6 +76,7 @@ def center_crop_pad(node: Node) -> Vector | View:
     return Vector("copy", prod(out), ((link, {}),), columnwise=False)
 
 
+@RULES.of("Tile")
 def tile(node: Node) -> Vector | View:
     """Tile: axes that are not repeated stream."""
     data, out = node.shape(0), node.output_shape()
@@ -83,6 +86,7 @@ def tile(node: Node) -> Vector | View:
     return Vector("copy", prod(out), ((link, *({} for _ in node.inputs[1:])),), columnwise=False)
 
 
+@RULES.of("DepthToSpace")
 def depth_to_space(node: Node) -> Vector:
     """DepthToSpace: an input row becomes ``blocksize`` output rows."""
     data, out = node.shape(0), node.output_shape()
@@ -93,6 +97,7 @@ def depth_to_space(node: Node) -> Vector:
     return Vector("copy", prod(out), ((link,),), columnwise=False)
 
 
+@RULES.of("SpaceToDepth")
 def space_to_depth(node: Node) -> Vector:
     """SpaceToDepth: ``blocksize`` input rows become one output row."""
     data, block = node.shape(0), node.integer("blocksize", 1)
@@ -100,6 +105,7 @@ def space_to_depth(node: Node) -> Vector:
     return Vector("copy", prod(data), ((link,),), columnwise=False)
 
 
+@RULES.of("Resize", "Upsample")
 def resize(node: Node) -> Vector | View:
     """Resize, Upsample: every output element is a weighted sum of 1, 2 or 4 input elements along each resized axis."""
     data, out = node.shape(0), node.output_shape()
@@ -171,18 +177,21 @@ def _resized(node: Node, mode: str, scale: Fraction, size: int, length: int) -> 
     return covering(stride, [(i, first, last) for i, first, last in reads])
 
 
+@RULES.of("AffineGrid")
 def affine_grid(node: Node) -> Vector:
     """AffineGrid: each coordinate of a position is a product with a row of the image's matrix."""
     out = node.output_shape()
     return Vector("elementwise", prod(out) * (out[-1] + 1), ((along((0,)), {}),), columnwise=False)
 
 
+@RULES.of("MaxUnpool")
 def max_unpool(node: Node) -> Vector:
     """MaxUnpool: an empty image, and every element into the place that its index gives."""
     link = along((0, 1))
     return Vector("gather", node.output_elements() + prod(node.shape(0)), ((link, link, {}),), columnwise=False)
 
 
+@RULES.of("RoiAlign")
 def roi_align(node: Node) -> Vector:
     """RoiAlign: every output element averages samples of four input elements; unless given, as many as a whole image needs."""
     data, out = node.shape(0), node.output_shape()
@@ -192,22 +201,8 @@ def roi_align(node: Node) -> Vector:
     return Vector("gather", prod(out) * samples * 4, (({}, link, link),), columnwise=False)
 
 
+@RULES.of("MaxRoiPool")
 def max_roi_pool(node: Node) -> Vector:
     """MaxRoiPool: a region may be as large as the image."""
     data, rois = node.shape(0), node.shape(1)
     return Vector("pool", rois[0] * prod(data[1:]), (({}, along((0,))),), columnwise=False)
-
-
-RULES: dict[str, Rule] = {
-    "Pad": pad,
-    "CenterCropPad": center_crop_pad,
-    "Tile": tile,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
-    "Resize": resize,
-    "Upsample": resize,
-    "AffineGrid": affine_grid,
-    "MaxUnpool": max_unpool,
-    "RoiAlign": roi_align,
-    "MaxRoiPool": max_roi_pool,
-}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.streams import SAME, Link
+from cmswitch.graph.table import Table
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ Mapped = Product | Vector | View
 """What a rule says a node is."""
 
 Rule = Callable[[Node], Mapped]
+
+RULES: Table[Rule] = Table()
+"""What a node is, by (domain, operator); nodes without a rule are refused."""
 
 LONGEST = 256
 """Chunks that an operator without a natural row has at most."""

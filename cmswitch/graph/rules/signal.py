@@ -7,7 +7,7 @@ from math import prod
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.network import HOST
 from cmswitch.graph.rules.indexing import host
-from cmswitch.graph.rules.rule import Rule, Vector, along, axis_of
+from cmswitch.graph.rules.rule import RULES, Vector, along, axis_of
 from cmswitch.graph.streams import SAME, Window
 
 _PER_COMPLEX_PRODUCT = 2
@@ -24,6 +24,7 @@ def _passes(length: int) -> int:
     return max(1, total)
 
 
+@RULES.of("DFT")
 def fourier(node: Node) -> Vector:
     """DFT along one axis, as a fast transform with mixed radices."""
     data, out = node.shape(0), node.output_shape()
@@ -35,6 +36,7 @@ def fourier(node: Node) -> Vector:
     return Vector("elementwise", work, ((link, {}, {}),), columnwise=False)
 
 
+@RULES.of("STFT")
 def short_time_fourier(node: Node) -> Vector:
     """STFT: a window and a transform for each frame."""
     out = node.output_shape()
@@ -49,15 +51,11 @@ def short_time_fourier(node: Node) -> Vector:
     return Vector("elementwise", work, ((link, {}, {}, {}),), columnwise=False)
 
 
+@RULES.of("Det")
 def determinant(node: Node) -> Vector:
     """Det: elimination on the host, a step for each row, each over the whole matrix."""
     data = node.shape(0)
     return Vector(HOST, prod(data) * data[-1], ((along(range(len(data) - 2)),),), columnwise=False)
 
 
-RULES: dict[str, Rule] = {
-    "DFT": fourier,
-    "STFT": short_time_fourier,
-    "Det": determinant,
-    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"), host),
-}
+RULES.of("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")(host)

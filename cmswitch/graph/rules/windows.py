@@ -6,8 +6,9 @@ from fractions import Fraction
 from math import prod
 
 from cmswitch.graph.ir import Node, Shape, Unsupported
-from cmswitch.graph.rules.rule import Product, Rule, Vector, grouped
+from cmswitch.graph.rules.rule import RULES, Product, Vector, grouped
 from cmswitch.graph.streams import SAME, Link, Window
+from cmswitch.graph.table import INTERNAL
 
 _PADDING = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 """What auto_pad may be."""
@@ -50,6 +51,7 @@ def _link(found: tuple[Window, ...]) -> Link:
     return link
 
 
+@RULES.of("Conv")
 def convolution(node: Node) -> Product:
     """Conv, 1-D to 3-D: rows = batch x output positions, inner = input channels of a group x kernel, chunks = output rows."""
     data, weight, out = node.shape(0), node.shape(1), node.output_shape()
@@ -81,6 +83,7 @@ def convolution(node: Node) -> Product:
     )
 
 
+@RULES.of("TransposedProduct", domain=INTERNAL)
 def transposed_product(node: Node) -> Product:
     """The product of a transposed convolution: rows = batch x input positions, inner = input channels of a group,
     columns = output channels of a group x kernel, chunks = input rows."""
@@ -105,6 +108,8 @@ def transposed_product(node: Node) -> Product:
     )
 
 
+@RULES.of("Col2Im")
+@RULES.of("OverlapAdd", domain=INTERNAL)
 def overlap_add(node: Node) -> Vector:
     """Every input position adds a window of elements to the output: output ``o`` reads the inputs whose windows cover it.
 
@@ -127,6 +132,8 @@ def overlap_add(node: Node) -> Vector:
     return Vector("copy" if apart else "add", prod(data), ((link, {}, {}),))
 
 
+@RULES.of("GridSample")
+@RULES.of("Sample", domain=INTERNAL)
 def sampling(node: Node) -> Vector:
     """Reads the image (first input) at computed places: any output position may need all of it, but each only its own
     place (further inputs). ``corners`` elements are read for an output element, and one more to weigh the result."""
@@ -139,6 +146,7 @@ def sampling(node: Node) -> Vector:
     return Vector("gather", prod(out) * (corners + (len(node.inputs) > 2)), (sides,))
 
 
+@RULES.of("MaxPool", "AveragePool", "LpPool")
 def pooling(node: Node) -> Vector:
     """MaxPool, AveragePool, LpPool: the window's elements per output."""
     data, out = node.shape(0), node.output_shape()
@@ -147,34 +155,16 @@ def pooling(node: Node) -> Vector:
     return Vector("pool", prod(out) * prod(kernel), ((link,),) * len(node.outputs))
 
 
+@RULES.of("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pooling(node: Node) -> Vector:
     """Global pooling: everything of one image becomes one vector."""
     data = node.shape(0)
     return Vector("reduce", prod(data), ((_link(tuple(Window(1, 0, size) for size in data[2:])),),), columnwise=False)
 
 
+@RULES.of("LRN")
 def local_response(node: Node) -> Vector:
     """LRN: a window of ``size`` channels per output element."""
     data = node.shape(0)
     link = {axis: (axis, SAME) for axis in range(len(data)) if axis != 1}
     return Vector("pool", prod(data) * node.integer("size", 1), ((link,),), columnwise=False)
-
-
-INTERNAL_RULES: dict[str, Rule] = {
-    "TransposedProduct": transposed_product,
-    "OverlapAdd": overlap_add,
-    "Sample": sampling,
-}
-
-RULES: dict[str, Rule] = {
-    "Col2Im": overlap_add,
-    "GridSample": sampling,
-    "Conv": convolution,
-    "MaxPool": pooling,
-    "AveragePool": pooling,
-    "LpPool": pooling,
-    "GlobalAveragePool": global_pooling,
-    "GlobalMaxPool": global_pooling,
-    "GlobalLpPool": global_pooling,
-    "LRN": local_response,
-}
