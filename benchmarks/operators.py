@@ -22,10 +22,10 @@ from benchmarks.record import Row
 from benchmarks.runner import ROOT
 from benchmarks.settings import Outcome, Settings
 from cmswitch.errors import InputError
-from cmswitch.graph.bind import bind
-from cmswitch.graph.build import apply_rules, build
+from cmswitch.graph.assemble import apply_rules, assemble
 from cmswitch.graph.infer import infer
 from cmswitch.graph.network import Network, Place
+from cmswitch.graph.read import bind
 from cmswitch.graph.rules import View
 
 PAGE = ROOT / "docs" / "operators.md"
@@ -219,7 +219,7 @@ def _place(model: onnx.ModelProto, name: str) -> Verdict:
     if all(isinstance(mapped, View) for mapped in apply_rules(graph)):
         paid = sorted({node.operator for node in graph.nodes} - FREE)
         return Verdict(("metadata",), failure=f"{', '.join(paid)}: no cost" if paid else None)
-    network = build(graph)
+    network = assemble(graph)
     found = places(network)
     covered = {node for operator in network.operators for node in operator.nodes}
     free = FREE | REQUANTIZATION if any(operator.product for operator in network.operators) else FREE

@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import helper
 from onnx.backend.test.case import node as backend
 
-from cmswitch.graph.composites import EXPANSIONS, Part
+from cmswitch.graph.expand import EXPANSIONS, Part
 from cmswitch.graph.ir import Node, Shape, Value
 
 Array = np.ndarray[Any, Any]

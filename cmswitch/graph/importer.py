@@ -8,13 +8,12 @@ from pathlib import Path
 import onnx
 
 from cmswitch.errors import InputError, listed
-from cmswitch.graph.bind import bind, bind_values
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
+from cmswitch.graph.check import unknown_operators
 from cmswitch.graph.infer import infer
 from cmswitch.graph.ir import Graph
-from cmswitch.graph.known import unknown_operators
-from cmswitch.graph.load import read_model
 from cmswitch.graph.network import Network
+from cmswitch.graph.read import bind, bind_values, read_model
 from cmswitch.graph.zoo import ZOO_PREFIX, zoo_entry
 
 
@@ -40,7 +39,7 @@ def import_network(
     """See :func:`cmswitch.graph.load_network`."""
     name, model, defaults = _read(source, with_data=False)
     _bind(model, str(source), dims, batch, seq, values, defaults)
-    return build(infer(model, name))
+    return assemble(infer(model, name))
 
 
 def _bind(

@@ -19,7 +19,7 @@ from cmswitch.functional.description import (
     Task,
 )
 from cmswitch.functional.vector import INTERNAL_OPERATORS, layer_settings
-from cmswitch.graph.build import apply_rules
+from cmswitch.graph.assemble import apply_rules
 from cmswitch.graph.ir import Graph, Node, Shape
 from cmswitch.graph.network import Network, Operator
 from cmswitch.graph.rules import Product as Rule

@@ -10,11 +10,11 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from cmswitch.functional.formats import Array
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.importer import import_graph
 from cmswitch.graph.ir import Graph
-from cmswitch.graph.load import drop_data
 from cmswitch.graph.network import Network
+from cmswitch.graph.read import drop_data
 from cmswitch.options import ModelOptions
 from cmswitch.verification.constants import Constants, fill_weights, take_weights
 from cmswitch.verification.inputs import Sample
@@ -32,7 +32,7 @@ class Numeric:
         self.graph: Graph = import_graph(
             model.model, model.dims, model.batch, model.sequence, model.values, self._prepare
         )
-        self.network: Network = build(self.graph)
+        self.network: Network = assemble(self.graph)
         self.constants = Constants(self.graph, self._stored, model.values)
 
     def _prepare(self, model: onnx.ModelProto) -> None:

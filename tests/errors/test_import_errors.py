@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from cmswitch.errors import InputError
 from cmswitch.graph import load_network
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.ir import Graph, Node, Value
 
 
@@ -203,7 +203,7 @@ def test_outputs_that_no_rule_makes() -> None:
     values = {"m": Value((2, 4)), "d": Value((2, 4)), "more": Value(None)}
     node = Node("relu", "Relu", "", 17, {}, ("m",), ("d", "more"), values)
     with pytest.raises(InputError) as caught:
-        build(Graph("model", (node,), values, ("m",), ("d", "more"), 1))
+        assemble(Graph("model", (node,), values, ("m",), ("d", "more"), 1))
     assert str(caught.value).splitlines() == [
         "model: 1 node cannot be mapped",
         "  relu: Relu (ai.onnx 17) [2x4] -> [2x4, ?]: more of its outputs are used than can be mapped; "

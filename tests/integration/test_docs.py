@@ -112,7 +112,7 @@ def expected_of_python(text: str) -> str:
 
 def test_the_compiler_is_absent(without_compiler: dict[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import cmswitch.graph.load"],
+        [sys.executable, "-c", "import cmswitch.graph.read"],
         env=without_compiler,
         capture_output=True,
         text=True,

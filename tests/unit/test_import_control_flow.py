@@ -110,7 +110,7 @@ def test_a_large_constant_of_a_branch_keeps_only_its_shape(tmp_path: Path) -> No
     s.add("If", "if", constant(s, "c", True, np.bool_), outputs=["out"], then_branch=taken, else_branch=taken)
     network = s.load("out")
     assert product(network).weights == 64 * 64
-    from cmswitch.graph.load import read_model
+    from cmswitch.graph.read import read_model
 
     stored = read_model(s.path).graph.node[0].attribute[0].g.initializer[0]
     assert (list(stored.dims), len(stored.raw_data)) == ([64, 64], 0)

@@ -11,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cmswitch.errors import InputError
-from cmswitch.graph import expressions, load_network
+from cmswitch.graph import load_network
 from cmswitch.graph.fold import folded
+from cmswitch.graph.ir import ABSENT, Value
+from cmswitch.graph.read import expressions
 from tests.sketch import Sketch
 
 
@@ -157,19 +159,25 @@ def array(*values: float, kind: type = np.int64) -> np.ndarray:
     return np.array(values, kind)
 
 
+def fold(operator: str, arrays: list[np.ndarray], attributes: dict[str, Any]) -> np.ndarray | None:
+    return folded("", operator, [Value(each.shape, "c", each) for each in arrays], attributes)
+
+
 def test_folding_follows_onnx_where_numpy_does_not() -> None:
-    largest = folded("Max", [array(2, 5), np.array(3)], {})
+    largest = fold("Max", [array(2, 5), np.array(3)], {})
     assert largest is not None and largest.tolist() == [3, 5]
-    power = folded("Pow", [array(2, 3), array(2.0, 0.5, kind=np.float32)], {})
+    power = fold("Pow", [array(2, 3), array(2.0, 0.5, kind=np.float32)], {})
     assert power is not None and power.dtype == np.int64 and power.tolist() == [4, 1]
-    empty = folded("Reshape", [np.zeros((0, 3), np.int64), array(3, 0)], {"allowzero": 1})
+    empty = fold("Reshape", [np.zeros((0, 3), np.int64), array(3, 0)], {"allowzero": 1})
     assert empty is not None and empty.shape == (3, 0)
-    assert folded("Range", [np.array(0), np.array(2**40), np.array(1)], {}) is None
-    infinite = folded("Div", [array(1, kind=np.float32), array(0, kind=np.float32)], {})
+    assert fold("Range", [np.array(0), np.array(2**40), np.array(1)], {}) is None
+    infinite = fold("Div", [array(1, kind=np.float32), array(0, kind=np.float32)], {})
     assert infinite is not None and np.isinf(infinite).all()
+    data, start, end, steps = (Value((len(n),), "c", array(*n)) for n in ([1, 2, 3], [0], [3], [2]))
+    assert folded("", "Slice", [data, start, end, ABSENT, steps], {}) is None  # the steps are no axes
     for operator in ("Div", "Mod"):
         with pytest.raises(ZeroDivisionError):
-            folded(operator, [array(1), array(0)], {})
+            fold(operator, [array(1), array(0)], {})
 
 
 def test_nothing_is_printed_while_constants_fold(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

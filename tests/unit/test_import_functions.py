@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from cmswitch.graph import load_network
-from cmswitch.graph.composites import EXPANSIONS, function_parts
+from cmswitch.graph.expand import EXPANSIONS, function_parts
 from cmswitch.graph.ir import Node, Value
 from cmswitch.graph.rules import RULES
 from tests.expanded import backend_cases

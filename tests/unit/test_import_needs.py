@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.infer import infer
 from cmswitch.graph.network import Need, Network
 
@@ -92,7 +92,7 @@ def chain_network(layers: list[Layer], rows: int, batch: int) -> Network:
     inputs = [helper.make_tensor_value_info("data", TensorProto.FLOAT, [batch, 2, rows, 5])]
     outputs = [helper.make_tensor_value_info(data, TensorProto.FLOAT, None)]
     graph = helper.make_graph(nodes, "chain", inputs, outputs, weights)
-    return build(infer(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "chain"))
+    return assemble(infer(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "chain"))
 
 
 def trace(layers: list[Layer], rows: int) -> list[tuple[list[set[int]], list[int]]]:
@@ -205,7 +205,7 @@ def test_side_input_after_a_pool(pool: Layer, rows: int) -> None:
     weights = [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(2, 2, 1, 1))]
     outputs = [helper.make_tensor_value_info("sum", TensorProto.FLOAT, None)]
     graph = helper.make_graph(nodes, "join", inputs, outputs, weights)
-    network = build(infer(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "join"))
+    network = assemble(infer(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "join"))
     (need,) = [read.need for read in network.operators[1].reads if read.role == "side"]
     for row in range(made):
         done = max(pool.rows_read(row, rows)) + 1

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import hw
 from cmswitch.errors import InputError
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.infer import infer
 from cmswitch.graph.network import Network
 from cmswitch.listing import network_table
@@ -55,7 +55,7 @@ def network(
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 5 if operator == "TreeEnsemble" else 3)]
-    return build(infer(helper.make_model(graph, opset_imports=opsets, ir_version=9), "sketch"))
+    return assemble(infer(helper.make_model(graph, opset_imports=opsets, ir_version=9), "sketch"))
 
 
 def work(found: Network) -> list[tuple[str, int]]:

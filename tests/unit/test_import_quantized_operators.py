@@ -12,7 +12,7 @@ from onnx.backend.test.case import node
 
 from cmswitch.errors import InputError
 from cmswitch.graph import MatrixProduct, load_network
-from cmswitch.graph.composites import EXPANSIONS
+from cmswitch.graph.expand import EXPANSIONS
 from cmswitch.graph.ir import Node
 from tests.model_texts import Files, products, work
 

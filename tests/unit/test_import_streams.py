@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.infer import infer
 from cmswitch.graph.ir import Shape
 from cmswitch.graph.network import MatrixProduct, Network
@@ -284,7 +284,7 @@ def run(model: onnx.ModelProto, outputs: Sequence[str], given: dict[str, Array])
 @pytest.mark.parametrize("sketch", SKETCHES)
 def test_later_chunks_do_not_matter(sketch: Callable[[int], onnx.ModelProto], batch: int) -> None:
     model = sketch(batch)
-    network = build(infer(model, "sketch"))
+    network = assemble(infer(model, "sketch"))
     nodes = {node.name: node for node in model.graph.node}
     constant = {tensor.name for tensor in model.graph.initializer}
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
@@ -319,16 +319,16 @@ def pipelined(network: Network) -> list[bool]:
 
 
 def test_streams_are_not_lost_where_the_axis_only_moves() -> None:
-    assert all(pipelined(build(infer(attention(1), "attention"))))
-    assert pipelined(build(infer(patches(1), "patches"))) == [True, True, False]
-    assert all(pipelined(build(infer(shuffle(2), "shuffle"))))
-    assert all(pipelined(build(infer(one_dimensional(1), "one"))))
-    assert all(pipelined(build(infer(volume(2), "volume"))))
-    assert all(pipelined(build(infer(constant_left(1), "left"))))
-    assert all(pipelined(build(infer(grouped_attention(1), "grouped"))))
-    assert all(pipelined(build(infer(equations(2), "equations"))))
-    assert all(pipelined(build(infer(overlapping_blocks(1), "blocks"))))
-    assert all(pipelined(build(infer(resized(2), "resized"))))
-    assert all(pipelined(build(infer(rearranged(2), "rearranged"))))
-    assert pipelined(build(infer(picked(1), "picked"))) == [True, True, True, True, False, False]
-    assert pipelined(build(infer(sequence_reductions(1), "sums"))) == [False, False, False, False]
+    assert all(pipelined(assemble(infer(attention(1), "attention"))))
+    assert pipelined(assemble(infer(patches(1), "patches"))) == [True, True, False]
+    assert all(pipelined(assemble(infer(shuffle(2), "shuffle"))))
+    assert all(pipelined(assemble(infer(one_dimensional(1), "one"))))
+    assert all(pipelined(assemble(infer(volume(2), "volume"))))
+    assert all(pipelined(assemble(infer(constant_left(1), "left"))))
+    assert all(pipelined(assemble(infer(grouped_attention(1), "grouped"))))
+    assert all(pipelined(assemble(infer(equations(2), "equations"))))
+    assert all(pipelined(assemble(infer(overlapping_blocks(1), "blocks"))))
+    assert all(pipelined(assemble(infer(resized(2), "resized"))))
+    assert all(pipelined(assemble(infer(rearranged(2), "rearranged"))))
+    assert pipelined(assemble(infer(picked(1), "picked"))) == [True, True, True, True, False, False]
+    assert pipelined(assemble(infer(sequence_reductions(1), "sums"))) == [False, False, False, False]

@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 from onnx import numpy_helper
 
-from cmswitch.graph.build import build
+from cmswitch.graph.assemble import assemble
 from cmswitch.graph.infer import infer
 from cmswitch.graph.network import Network
 
@@ -36,7 +36,7 @@ def network(form: Form, reader: str, declared: str = "", domain: str = "") -> Ne
         node.name, node.domain = name, domain
     model.graph.initializer.append(numpy_helper.from_array(np.zeros((4, 4, 1, 1), np.float32), "w"))
     model.graph.output[0].type.CopyFrom(onnx.helper.make_empty_tensor_value_info("z").type)
-    return build(infer(model, "sketch"))
+    return assemble(infer(model, "sketch"))
 
 
 FORMS = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import helper
 
-from cmswitch.graph.composites.parts import EXPANSIONS, MOST_VALUES, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, MOST_VALUES, Part, Parts
 from cmswitch.graph.ir import Node, Unknown, Unsupported
 
 

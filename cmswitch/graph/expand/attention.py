@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from cmswitch.graph.composites.attend import Heads, Mask, Scores, Visible, appended, attend, heads, heads_of, in_front
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
-from cmswitch.graph.composites.rotary import Angles, counted, rotated
+from cmswitch.graph.expand.attend import Heads, Mask, Scores, Visible, appended, attend, heads, heads_of, in_front
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.rotary import Angles, counted, rotated
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import MICROSOFT
 

@@ -13,19 +13,15 @@ import onnx.inliner
 from onnx import numpy_helper, shape_inference
 
 from cmswitch.errors import InputError
-from cmswitch.graph.bind import network_inputs
-from cmswitch.graph.composites import EXPANSIONS, Part, function_parts
-from cmswitch.graph.composites.control_flow import CONTROL_FLOW
-from cmswitch.graph.fold import RANDOM, constant_data, folded, tensor_data
+from cmswitch.graph.check import check_well_formed
+from cmswitch.graph.expand import EXPANSIONS, Part, function_parts
+from cmswitch.graph.expand.control_flow import CONTROL_FLOW
+from cmswitch.graph.fold import RANDOM, VALUES_READ, element_bits, folded, made_weight, tensor_data
+from cmswitch.graph.infer.shapes import SHAPES
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
+from cmswitch.graph.read import network_inputs
 from cmswitch.graph.rules import RULES
 from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids, write_plain_domains
-from cmswitch.graph.shapes import SHAPES
-from cmswitch.graph.weights import element_bits, made_weight
-from cmswitch.graph.wellformed import check_well_formed
-
-VALUES_READ = {"CastLike": 1, "EyeLike": 0}
-"""How many leading inputs an operator reads the values of, where of the others it only reads type or shape."""
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ArithmeticError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""
@@ -173,7 +169,7 @@ class _Inference:
         if part.items is not None:
             self.values[proto.output[0]] = Value(None, sources=sources, items=part.items)
             return True
-        data = self._evaluate(proto, domain, attributes)
+        data = folded(domain, proto.op_type, self._inputs(proto), attributes)
         if data is not None:
             dtype = onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
             self._constant(proto.output[0], data.shape, data, dtype, proto)
@@ -202,32 +198,16 @@ class _Inference:
         """Whether ``value`` is a constant whose shape only the parts of its node can tell."""
         return value != "" and self.values[value].constant and self.values[value].shape is None
 
-    def _evaluate(
-        self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]
-    ) -> np.ndarray[Any, Any] | None:
-        if domain:
-            return None
-        if proto.op_type == "Constant":
-            return constant_data(attributes)
-        if proto.op_type in ("Shape", "Size"):
-            shape = self.values[proto.input[0]].shape
-            if shape is None:
-                return None
-            if proto.op_type == "Size":
-                return np.array(prod(shape), np.int64)
-            return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
-        if proto.op_type == "CastLike":
-            data, kind = self.values[proto.input[0]].data, self.values[proto.input[1]].dtype
-            return None if data is None or not kind else data.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-        inputs = [self.values[value].data for value in proto.input if value]
-        present = [data for data in inputs if data is not None]
-        if not present or len(present) < len(inputs):
-            return None
-        return folded(proto.op_type, present, attributes)
+    def _inputs(self, proto: onnx.NodeProto) -> list[Value]:
+        """What is known of each input, up to the last that is given."""
+        names = list(proto.input)
+        while names and not names[-1]:
+            names.pop()
+        return [self.values[name] if name else ABSENT for name in names]
 
     def _state(self, proto: onnx.NodeProto, domain: str, attributes: Mapping[str, Any]) -> None:
         """Shapes that ONNX leaves open and that are known here."""
-        given = [self.values[value] if value else ABSENT for value in proto.input]
+        given = self._inputs(proto)
         known = SHAPES.get((domain, proto.op_type))
         if known is None or any(value.shape is None for value in given):
             return

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
 
 ELLIPSIS = "..."

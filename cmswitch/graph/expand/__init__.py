@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from cmswitch.graph.composites.functions import function_parts
-from cmswitch.graph.composites.parts import EXPANSIONS, Expansion, Part, Parts
+from cmswitch.graph.expand.functions import function_parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Expansion, Part, Parts
 
 for _family in iter_modules(__path__):
     import_module(f"{__name__}.{_family.name}")

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
-from cmswitch.graph.composites.parts import PARTS_VERSION, Parts
+from cmswitch.graph.expand.parts import PARTS_VERSION, Parts
 from cmswitch.graph.ir import Shape, Unsupported
 from cmswitch.graph.table import INTERNAL
 

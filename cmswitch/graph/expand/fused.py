@@ -7,8 +7,8 @@ from typing import Any
 
 from onnx import helper
 
-from cmswitch.graph.composites.channels_last import windowed
-from cmswitch.graph.composites.parts import EXPANSIONS, PARTS_VERSION, Part, Parts
+from cmswitch.graph.expand.channels_last import windowed
+from cmswitch.graph.expand.parts import EXPANSIONS, PARTS_VERSION, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.table import MICROSOFT
 

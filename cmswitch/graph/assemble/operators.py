@@ -9,9 +9,9 @@ from math import prod
 import onnx
 
 from cmswitch.errors import InputError, listed
+from cmswitch.graph.assemble.requantize import without_requantization
 from cmswitch.graph.ir import Graph, Node, Shape, Unknown, Unsupported
 from cmswitch.graph.network import HOST, MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
-from cmswitch.graph.requantize import without_requantization
 from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
 from cmswitch.graph.rules.rule import grouped
 from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through, units
@@ -42,7 +42,7 @@ class _Home:
     stream: Stream | None
 
 
-def build(graph: Graph) -> Network:
+def assemble(graph: Graph) -> Network:
     """The network of a bound graph. Raises InputError that lists every node that cannot be mapped."""
     absorbed = _absorbed_normalizations(graph)
     mapped = without_requantization(graph, apply_rules(graph), absorbed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node
 
 

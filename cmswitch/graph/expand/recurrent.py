@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.table import INTERNAL
 

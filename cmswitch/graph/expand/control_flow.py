@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from cmswitch.graph.composites.parts import EXPANSIONS, MOST_VALUES, Part, Parts
-from cmswitch.graph.composites.sequences import items_of, sequence
+from cmswitch.graph.expand.parts import EXPANSIONS, MOST_VALUES, Part, Parts
+from cmswitch.graph.expand.sequences import items_of, sequence
 from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids

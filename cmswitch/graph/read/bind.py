@@ -16,8 +16,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from cmswitch.errors import InputError
-from cmswitch.graph import expressions
 from cmswitch.graph.fold import LARGEST
+from cmswitch.graph.read import expressions
 from cmswitch.graph.scopes import subgraphs
 from cmswitch.naming import nearest
 

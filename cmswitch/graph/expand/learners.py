@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node
 from cmswitch.graph.table import ML
 

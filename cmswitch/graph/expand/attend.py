@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod, sqrt
 
-from cmswitch.graph.composites.parts import Parts
+from cmswitch.graph.expand.parts import Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 
 

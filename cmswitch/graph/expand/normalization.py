@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import MICROSOFT
 

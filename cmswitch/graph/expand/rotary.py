@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cmswitch.graph.composites.attend import Heads, heads
-from cmswitch.graph.composites.parts import EXPANSIONS, Part, Parts
+from cmswitch.graph.expand.attend import Heads, heads
+from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import MICROSOFT
 

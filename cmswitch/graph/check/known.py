@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from cmswitch.graph.composites import EXPANSIONS
+from cmswitch.graph.expand import EXPANSIONS
 from cmswitch.graph.rules import RULES
 from cmswitch.graph.scopes import subgraphs, unique_ids
 

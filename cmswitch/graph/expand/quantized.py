@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from cmswitch.graph.composites.channels_last import windowed
-from cmswitch.graph.composites.parts import EXPANSIONS, PARTS_VERSION, Expansion, Part, Parts
+from cmswitch.graph.expand.channels_last import windowed
+from cmswitch.graph.expand.parts import EXPANSIONS, PARTS_VERSION, Expansion, Part, Parts
+from cmswitch.graph.fold import UNPACK
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import INTERNAL, MICROSOFT
-from cmswitch.graph.weights import UNPACK
 
 CHANNELS_LAST = "channels_last"
 

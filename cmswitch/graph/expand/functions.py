@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 
-from cmswitch.graph.composites.parts import Part
+from cmswitch.graph.expand.parts import Part
 from cmswitch.graph.ir import Node
 from cmswitch.graph.rules import RULES
 from cmswitch.graph.scopes import renamed

@@ -8,7 +8,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from cmswitch.errors import InputError
-from cmswitch.graph.bind import network_inputs
+from cmswitch.graph.read import network_inputs
 from cmswitch.graph.scopes import own_values, subgraphs
 
 AGAIN = "export the model again"
