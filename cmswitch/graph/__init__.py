@@ -1,4 +1,16 @@
-"""Networks: what they are, and how they are read from ONNX files or built by name."""
+"""Networks: what they are, and how they are read from ONNX files or built by name.
+
+The folders are the steps of an import, in the order of ``importer.py``:
+
+* ``read``: the file, or an entry of the ``zoo``, and the sizes of its symbolic dimensions
+* ``check``: what contradicts itself, and what is not known at all
+* ``infer``: one sweep over the nodes for their shapes, with what ``fold`` knows of constants and ``expand`` of composites
+* ``assemble``: what the ``rules`` say of each node, fused into operators
+
+An operator is supported where it has an entry in ``rules`` (what it is to the chip) or ``expand`` (the simpler nodes that it
+stands for); ``fold`` and ``infer/shapes.py`` have further entries where its output is a constant or its shape is left open.
+The files beside them are what the steps share: the bound graph (``ir.py``), the network, names, scopes, tables, streams.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
 from cmswitch.errors import InputError
+from cmswitch.graph.names import called
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -74,36 +75,13 @@ def ordered(graph: onnx.GraphProto, where: str, outer: Collection[str] = ()) -> 
             raise InputError.listing(
                 where,
                 [
-                    f"node {node.name or node.op_type!r} reads {', '.join(map(repr, values))}, which nothing before it "
+                    f"{called(node)} reads {', '.join(map(repr, values))}, which nothing before it "
                     "produces (a cycle or a missing node); export the model again"
                     for node, values in listed
                 ],
             )
         waiting = later
     return found
-
-
-def unique_ids(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """A name for every node: its own if it is the first to use it, else one like ``Conv_12`` from its place.
-
-    No node is called what another one is called in the file, and control characters are escaped.
-    """
-    named = [(node, _printable(node.name)) for node in nodes]
-    own = {name for _, name in named}
-    taken: set[str] = set()
-    ids = []
-    for index, (node, name) in enumerate(named):
-        if not name or name in taken:
-            name = f"{_printable(node.op_type)}_{index}"
-            while name in taken or name in own:
-                name += "_"
-        taken.add(name)
-        ids.append(name)
-    return ids
-
-
-def _printable(name: str) -> str:
-    return name if name.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
 
 
 def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:

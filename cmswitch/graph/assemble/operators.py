@@ -1,23 +1,16 @@
-"""Pass 6: from bound nodes to the network: products with the vector work fused into them, and the tensors between."""
+"""From mapped nodes to the network: products with the vector work fused into them, and the tensors between."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
-import onnx
-
-from cmswitch.errors import InputError, listed
-from cmswitch.graph.assemble.requantize import without_requantization
-from cmswitch.graph.ir import Graph, Node, Shape, Unknown, Unsupported
+from cmswitch.graph.ir import Graph, Node, Shape
 from cmswitch.graph.network import HOST, MatrixProduct, Need, Network, Operator, Read, Role, Tensor, VectorWork, Write
-from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
+from cmswitch.graph.rules import Mapped, Product, Vector, View
 from cmswitch.graph.rules.rule import grouped
 from cmswitch.graph.streams import Link, Stream, join, merge, need, reshape, rows, through, units
-
-MOST_CHUNKS = 2**20
-"""Chunks of one operator: dependences are found, and simulated, chunk by chunk."""
 
 
 @dataclass(eq=False)
@@ -42,91 +35,9 @@ class _Home:
     stream: Stream | None
 
 
-def assemble(graph: Graph) -> Network:
-    """The network of a bound graph. Raises InputError that lists every node that cannot be mapped."""
-    absorbed = _absorbed_normalizations(graph)
-    mapped = without_requantization(graph, apply_rules(graph), absorbed)
-    network = _Builder(graph, mapped, absorbed).network()
-    if not network.operators:
-        why = (
-            "its outputs are inputs in another shape"
-            if graph.nodes
-            else "no output depends on an input that has elements"
-        )
-        raise InputError(f"{graph.name}: {why}; there is nothing to map")
-    return network
+class Builder:
+    """The network of the nodes of ``graph``, which are ``mapped``; products do those ``absorbed`` already."""
 
-
-def apply_rules(graph: Graph) -> list[Mapped]:
-    """What the rules say of every node. Raises InputError that lists every node that cannot be mapped.
-
-    A node that fails only because an earlier one failed is not reported.
-    """
-    found: list[Mapped] = []
-    problems: list[str] = []
-    lost: set[str] = set()
-    for node in graph.nodes:
-        rule = RULES.get((node.domain, node.operator))
-        try:
-            if node.refusal is not None:
-                raise node.refusal
-            if rule is None:
-                raise Unsupported("no rule for this operator", "express it with supported operators before export")
-            mapped = _of_text(node, rule(node))
-            _check(node, mapped)
-            found.append(mapped)
-        except (Unsupported, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-            contradiction = Unsupported(f"its attributes contradict its shapes ({error})", "export the model again")
-            problem = error if isinstance(error, Unsupported) else contradiction
-            unmapped = rule is None and not isinstance(problem, Unknown)
-            if unmapped or lost.isdisjoint(node.inputs):
-                problems.append(f"{_describe(node)}: {problem.reason}; {problem.remedy}")
-            lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
-    if problems:
-        count = f"{len(problems)} node{'s' * (len(problems) > 1)}"
-        raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *listed(problems))))
-    return found
-
-
-def _of_text(node: Node, mapped: Mapped) -> Mapped:
-    """Only the host can handle text, whatever is done to it."""
-    text = any(node.values[value].dtype == onnx.TensorProto.STRING for value in (*node.inputs, *node.outputs) if value)
-    return replace(mapped, kind=HOST, columnwise=False) if text and isinstance(mapped, Vector) else mapped
-
-
-def _check(node: Node, mapped: Mapped) -> None:
-    """What no rule can do: further outputs that something reads, empty results, streaming of constants."""
-    made = len(mapped.links) if isinstance(mapped, Vector) else 1
-    if any(node.makes(index) for index in range(made, len(node.outputs))):
-        raise Unsupported("more of its outputs are used than can be mapped", "remove the uses of the later outputs")
-    runs = [i for i in range(made) if node.makes(i) and not node.values[node.outputs[i]].constant]
-    if any(node.output_elements(i) == 0 for i in runs):
-        raise Unsupported("it makes no elements", "bind the dimensions so that no tensor is empty")
-    if isinstance(mapped, View) and node.output_elements() != prod(node.shape(0)):
-        raise Unsupported("its output has another number of elements than its input", "correct the target shape")
-    if isinstance(mapped, Product) and mapped.chunks > MOST_CHUNKS:
-        raise Unsupported(
-            f"it makes {mapped.chunks} rows or positions one by one, more than the {MOST_CHUNKS} that are timed",
-            "bind smaller dimensions, or split the model",
-        )
-    streamed = mapped.matrix if isinstance(mapped, Product) else 0
-    if not isinstance(mapped, Vector) and node.value(streamed).constant:
-        raise Unsupported("a constant takes the place of its activation", "fold it before export")
-
-
-def _describe(node: Node) -> str:
-    def shapes(names: Sequence[str]) -> str:
-        return ", ".join(_size(node.values[name].shape) if name else "-" for name in names)
-
-    domain = node.domain or "ai.onnx"
-    return f"{node.id}: {node.operator} ({domain} {node.version}) [{shapes(node.inputs)}] -> [{shapes(node.outputs)}]"
-
-
-def _size(shape: Shape | None) -> str:
-    return "?" if shape is None else "x".join(map(str, shape)) or "scalar"
-
-
-class _Builder:
     def __init__(self, graph: Graph, mapped: Sequence[Mapped], absorbed: frozenset[str]) -> None:
         self._graph, self._mapped, self._absorbed = graph, mapped, absorbed
         self._homes: dict[str, _Home] = {}
@@ -302,29 +213,3 @@ class _Builder:
         )
         writes = tuple(Write(number[name]) for name in made)
         return Operator(draft.name, tuple(draft.nodes), draft.product, draft.chunks, reads, tuple(draft.vector), writes)
-
-
-def _absorbed_normalizations(graph: Graph) -> frozenset[str]:
-    """BatchNormalization nodes with constant parameters right after a convolution, of either kind, that nothing else reads."""
-    uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
-    maker: dict[str, Node] = {}
-    for node in graph.nodes:
-        for value in filter(None, node.inputs):
-            uses[value] = uses.get(value, 0) + 1
-        for value in filter(None, node.outputs):
-            maker[value] = node
-
-    def scaled_by_weights(value: str) -> bool:
-        made = maker.get(value)
-        if made is not None and made.operator == "OverlapAdd":
-            made = maker.get(made.inputs[0])
-        return made is not None and made.operator in ("Conv", "TransposedProduct") and made.value(1).constant
-
-    return frozenset(
-        node.id
-        for node in graph.nodes
-        if node.operator == "BatchNormalization"
-        and scaled_by_weights(node.inputs[0])
-        and uses[node.inputs[0]] == 1
-        and all(node.value(i).constant for i in range(1, 5))
-    )

@@ -8,8 +8,9 @@ from typing import Any
 import onnx
 
 from cmswitch.graph.expand import EXPANSIONS
+from cmswitch.graph.names import title, unique_ids
 from cmswitch.graph.rules import RULES
-from cmswitch.graph.scopes import subgraphs, unique_ids
+from cmswitch.graph.scopes import subgraphs
 
 
 def unknown_operators(model: onnx.ModelProto) -> Iterator[str]:
@@ -26,7 +27,7 @@ def unknown_operators(model: onnx.ModelProto) -> Iterator[str]:
             and not _defined(node, domain, versions)
         ):
             yield (
-                f"{identity}: {node.op_type} ({domain or 'ai.onnx'}): no rule for this operator; "
+                f"{title(identity, node.op_type, domain)}: no rule for this operator; "
                 "express it with supported operators before export"
             )
 

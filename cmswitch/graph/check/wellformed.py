@@ -1,4 +1,4 @@
-"""Pass 2: refuse what contradicts itself before shapes do: values made twice, unknown domains, wrong inputs."""
+"""Refuse what contradicts itself before shapes do: values made twice, unknown domains, wrong inputs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from cmswitch.errors import InputError
+from cmswitch.graph.names import called, quoted
 from cmswitch.graph.read import network_inputs
 from cmswitch.graph.scopes import own_values, subgraphs
 
@@ -45,11 +46,11 @@ def _repeated(graph: onnx.GraphProto) -> Iterator[str]:
     made = [(value.name, "a network input") for value in network_inputs(graph)]
     made += [(tensor.name, "a stored tensor") for tensor in graph.initializer]
     made += [(tensor.values.name, "a stored tensor") for tensor in graph.sparse_initializer]
-    made += [(value, f"node {_title(node)}") for node in graph.node for value in node.output if value]
+    made += [(value, called(node)) for node in graph.node for value in node.output if value]
     for value, maker in made:
         if value in makers:
             yield (
-                f"{_short(value)} is made twice, by {makers[value]} and by {maker}; "
+                f"{quoted(value)} is made twice, by {makers[value]} and by {maker}; "
                 f"each value needs a name of its own: {AGAIN}"
             )
         makers.setdefault(value, maker)
@@ -59,15 +60,15 @@ def _missing_outputs(graph: onnx.GraphProto) -> Iterator[str]:
     made = own_values(graph) | {value for node in graph.node for value in node.output}
     for value in graph.output:
         if value.name not in made:
-            yield f"nothing makes the output {_short(value.name)}; {AGAIN}"
+            yield f"nothing makes the output {quoted(value.name)}; {AGAIN}"
 
 
 def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[str]:
     domain = _domain(node.domain)
     if domain not in versions:
-        known = ", ".join(_short(d or "ai.onnx") for d in versions)
+        known = ", ".join(quoted(d or "ai.onnx") for d in versions)
         yield (
-            f"node {_title(node)} is an operator of domain {_short(domain or 'ai.onnx')}, "
+            f"{called(node)} is an operator of domain {quoted(domain or 'ai.onnx')}, "
             f"of which the file declares no version (it declares {known}); {AGAIN}"
         )
         return
@@ -80,28 +81,19 @@ def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[s
         given.pop()
     if not schema.min_input <= len(given) <= schema.max_input:
         most = "" if schema.max_input == schema.min_input else f" to {schema.max_input}"
-        yield f"node {_title(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
+        yield f"{called(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
     for position, (value, parameter) in enumerate(zip(given, schema.inputs, strict=False)):
         if not value and parameter.option == _SINGLE:
-            yield f"node {_title(node)} lacks input {position} ({parameter.name}); {AGAIN}"
+            yield f"{called(node)} lacks input {position} ({parameter.name}); {AGAIN}"
     for attribute in node.attribute:
         taken = schema.attributes.get(attribute.name)
         kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
         if taken is not None and taken.type != getattr(OpSchema.AttrType, kind, None):
             yield (
-                f"node {_title(node)}: attribute {attribute.name} is of type {kind}, "
+                f"{called(node)}: attribute {attribute.name} is of type {kind}, "
                 f"which {node.op_type} does not take; {AGAIN}"
             )
 
 
 def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
-
-
-def _title(node: onnx.NodeProto) -> str:
-    return _short(node.name or node.op_type)
-
-
-def _short(text: str) -> str:
-    """A name as messages show it: files may contain names of any length."""
-    return repr(text if len(text) <= 80 else text[:80] + "...")

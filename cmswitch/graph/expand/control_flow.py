@@ -15,7 +15,8 @@ from cmswitch.graph.expand.parts import EXPANSIONS, MOST_VALUES, Part, Parts
 from cmswitch.graph.expand.sequences import items_of, sequence
 from cmswitch.graph.fold import RANDOM
 from cmswitch.graph.ir import Node, Unsupported
-from cmswitch.graph.scopes import ordered, own_values, reads, renamed, unique_ids
+from cmswitch.graph.names import unique_ids
+from cmswitch.graph.scopes import ordered, own_values, reads, renamed
 from cmswitch.graph.table import INTERNAL
 
 NO_LIMIT = 2**31 - 1

@@ -1,4 +1,4 @@
-"""Passes 3 to 5: unique node ids, shapes of every value with constants folded and composites replaced, no dead nodes."""
+"""One sweep over the nodes: unique ids, shapes with constants folded and composites replaced, no dead nodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from cmswitch.graph.expand.control_flow import CONTROL_FLOW
 from cmswitch.graph.fold import RANDOM, VALUES_READ, element_bits, folded, made_weight, tensor_data
 from cmswitch.graph.infer.shapes import SHAPES
 from cmswitch.graph.ir import ABSENT, Graph, Node, Shape, Unsupported, Value
+from cmswitch.graph.names import unique_ids
 from cmswitch.graph.read import network_inputs
 from cmswitch.graph.rules import RULES
-from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, unique_ids, write_plain_domains
+from cmswitch.graph.scopes import ordered, own_values, reads, size, subgraphs, write_plain_domains
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, ArithmeticError, onnx.checker.ValidationError)
 """What a node or constant that breaks its own definition makes ONNX and numpy raise."""

@@ -1,4 +1,4 @@
-"""Pass 2: give every symbolic dimension of the network inputs a number, by name, or refuse with the list of names.
+"""Give every symbolic dimension of the network inputs a number, by name, or refuse with the list of names.
 
 Inputs can be given a value too: they become constants, and what follows from them folds.
 """

@@ -1,4 +1,4 @@
-"""Pass 1: read an ONNX file without its weights, refusing what is not a model or reaches outside its folder."""
+"""Read an ONNX file without its weights, refusing what is not a model or reaches outside its folder."""
 
 from __future__ import annotations
 
