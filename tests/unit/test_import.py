@@ -126,6 +126,26 @@ def test_batch_normalization_after_a_single_consumer_convolution_costs_nothing(t
     assert network.vector_nodes == ("kept", "sum")
 
 
+def test_batch_normalization_whose_statistics_are_read_is_not_part_of_the_convolution(tmp_path: Path) -> None:
+    s = Sketch(tmp_path)
+    parameters = [s.weight(name, 2) for name in ("scale", "shift", "mean", "variance")]
+    s.add("Conv", "conv", s.input("x", 1, 2, 4, 4), s.weight("w", 2, 2, 1, 1))
+    s.add("BatchNormalization", "trains", "conv", *parameters, outputs=["y", "new_mean", ""], training_mode=1)
+    s.add("Relu", "reads", "new_mean")
+    (operator,) = s.load("y", "reads").operators
+    assert work(operator) == [("trains", "normalization", 32), ("reads", "elementwise", 2)]
+
+
+def test_a_node_without_inputs_runs_with_what_reads_it(tmp_path: Path) -> None:
+    s = Sketch(tmp_path)
+    s.add("Conv", "conv", s.input("x", 1, 2, 4, 4), s.weight("w", 2, 2, 1, 1))
+    s.add("RandomNormal", "noise", shape=[1, 2, 4, 4])
+    s.add("Add", "noisy", "conv", "noise")
+    first, second = s.load("noisy").operators
+    assert work(first) == [("noise", "host", 32)]
+    assert work(second) == [("noisy", "add", 32)]
+
+
 def test_residual_reads_its_shortcut_once_per_role(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
     s.add("Conv", "c0", s.input("x", 1, 2, 6, 6), s.weight("w0", 2, 2, 3, 3), pads=[1] * 4)

@@ -6,7 +6,8 @@ from cmswitch.graph.ir import Graph, Node
 
 
 def absorbed_normalizations(graph: Graph) -> frozenset[str]:
-    """BatchNormalization nodes with constant parameters right after a convolution, of either kind, that nothing else reads."""
+    """BatchNormalization nodes with constant parameters right after a convolution, of either kind, that nothing else reads;
+    not those whose statistics are read."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     maker: dict[str, Node] = {}
     for node in graph.nodes:
@@ -28,4 +29,5 @@ def absorbed_normalizations(graph: Graph) -> frozenset[str]:
         and scaled_by_weights(node.inputs[0])
         and uses[node.inputs[0]] == 1
         and all(node.value(i).constant for i in range(1, 5))
+        and not any(node.makes(i) for i in range(1, len(node.outputs)))
     )

@@ -28,7 +28,7 @@ def _after_products(graph: Graph, mapped: Sequence[Mapped], absorbed: frozenset[
     uses.update(graph.outputs)
     results: set[str] = set()
     for node, rule in zip(graph.nodes, mapped, strict=True):
-        alone = node.inputs[0] in results and uses[node.inputs[0]] == 1
+        alone = node.has(0) and node.inputs[0] in results and uses[node.inputs[0]] == 1
         if isinstance(rule, Product) or (alone and (node.id in absorbed or _commutes(node, rule))):
             results.add(node.outputs[0])
         elif alone and node.operator == "QuantizeLinear" and _fixed(node):
