@@ -26,7 +26,7 @@ CONTROL_FLOW = frozenset(("", operator) for operator in ("If", "Loop", "Scan", "
 """Operators that carry graphs of their own."""
 
 MOST_UNCOUNTED = 1000
-"""Iterations of a loop without a trip count: more than any counter of a network takes, and few enough to be seen in seconds."""
+"""Iterations of a loop that only its condition ends: one that never ends is noticed within seconds."""
 
 
 class _Body:
