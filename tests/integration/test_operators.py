@@ -58,7 +58,7 @@ def test_a_crash_is_a_failure(error: Exception, monkeypatch: pytest.MonkeyPatch)
     def crash(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(operators, "build", crash)
+    monkeypatch.setattr(operators, "assemble", crash)
     assert judge(case("Relu"), SECONDS).failure == f"{type(error).__name__}: {error}"
 
 
@@ -67,7 +67,7 @@ def test_a_case_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch
         while True:
             pass
 
-    monkeypatch.setattr(operators, "build", hang)
+    monkeypatch.setattr(operators, "assemble", hang)
     assert judge(case("Relu"), 0.1).failure == "takes more than 0.1 s"
 
 
