@@ -31,9 +31,6 @@ TRAINED = {
     ),
     "magika": Trained("magika__model", {"unk__214": 1}),
     "ppocr-cls": Trained(f"{_OCR}ppocr_mobile_v2.0_cls_infer", {"x.0": 1, "x.2": 48, "x.3": 192}),
-    "ppocr-det": Trained(
-        f"{_OCR}PP-OCRv4_det_infer", {f"p2o.DynamicDimension.{axis}": size for axis, size in enumerate((1, 640, 640))}
-    ),
     "ppocr-rec": Trained(
         f"{_OCR}PP-OCRv4_rec_infer", {"p2o.DynamicDimension.0": 1, "x.2": 48, "p2o.DynamicDimension.1": 320}
     ),
@@ -42,6 +39,9 @@ TRAINED = {
     "crnn": Trained("ddddocr__common", {"image_width": 160}),
     "crnn-int8": Trained("ddddocr__common_old", {"image_width": 160}),
     "silero": Trained("silero_vad__silero_vad_16k_op15", {"batch": 1, "sequence": 576}, {"sr": 16000}),
+    "ppocr-det": Trained(
+        f"{_OCR}PP-OCRv4_det_infer", {f"p2o.DynamicDimension.{axis}": size for axis, size in enumerate((1, 640, 640))}
+    ),
     "silero-sequence": Trained("silero_vad__silero_vad_16k_sequence", {"sequence_length": 10}),
 }
 """Networks that are in that folder, as the wheels of ``tests/integration/models.json`` ship them."""
@@ -64,7 +64,7 @@ NAMES = (*(f"light_{name}" for name in _LIGHT), MINILM, *_CONVOLUTIONAL_ZOO, *_E
 """Networks that are compiled and timed."""
 VERIFIED = (
     *TRAINED,
-    *("zoo:resnet18", "zoo:resnet50", "zoo:mobilenet_v2", "zoo:vgg16", "zoo:vit-base", "zoo:bert-large"),
+    *("zoo:resnet18", "zoo:resnet50", "zoo:mobilenet_v2", "zoo:vit-base", "zoo:bert-large", "zoo:vgg16"),
 )
 """Networks with numbers: trained ones, and the zoo's with random weights."""
 KNOWN = tuple(dict.fromkeys((*NAMES, *VERIFIED)))

@@ -193,6 +193,7 @@ def _types(graph: Graph, description: Description) -> dict[str, np.dtype[Any]]:
 def _values_of_interest(description: Description, graph: Graph) -> frozenset[str]:
     products = [task.product for task in description.tasks if task.product is not None]
     taken = {name for product in products for name in (product.matrix, product.operand)}
+    taken.update(p.recurrence.first[0] for p in products if p.recurrence is not None)
     tensors = {name for task in description.tasks for name in (*task.reads, *task.writes)}
     return frozenset({*taken, *tensors, *graph.inputs, *description.outputs})
 

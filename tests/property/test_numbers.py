@@ -48,7 +48,9 @@ def chips(draw: st.DrawFn) -> hw.Chip:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_exact(shard: int) -> None:
     @seed(shard)
-    @settings(max_examples=-(-EXAMPLES // SHARDS), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=-(-EXAMPLES // SHARDS), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(data=st.data(), chip=chips(), inputs=st.integers(0, 99))
     def check(data: st.DataObject, chip: hw.Chip, inputs: int) -> None:
         assert_exact(data, chip, inputs)
