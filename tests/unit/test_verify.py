@@ -205,6 +205,17 @@ def test_first_layers_alone() -> None:
     assert found.exact and not found.outputs
 
 
+def test_a_sample_of_rows() -> None:
+    """Each product on inputs from the network on floats: no outputs to compare, and nothing of what is no product."""
+    drawing = Drawing(6)
+    data = drawing.input("x", 40, 8)
+    first = drawing.node("Softmax", drawing.node("MatMul", data, drawing.weight(8, 8)))
+    case = compiled_case(drawing.model(drawing.node("MatMul", first, drawing.weight(8, 8))), DYNAPLASIA)
+    found = case.verify(sample=5)
+    assert [(o.name, o.status) for o in found.operators if o.product] == [("MatMul0", "exact"), ("MatMul2", "exact")]
+    assert found.exact and not found.outputs and not found.whole
+
+
 @pytest.mark.parametrize("calibration", ["minmax", "percentile"])
 def test_given_inputs_calibrate_and_the_first_is_executed(tmp_path: Path, calibration: str) -> None:
     case = compiled_case(dense().model("MatMul0"), DYNAPLASIA)
