@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import hw
@@ -95,7 +96,7 @@ def run(settings: Settings) -> Outcome:
 
     stopped = measure_each("verification", groups, lambda group: group.row, measured)[len(found) :]
     rows = [*(row for made in found for row in made), *stopped]
-    failures = [f"{_name(row)}: {why}" for row in rows for why in _fails(row)]
+    failures = [f"{_name(row)}: {why}" for row in rows for why in broken_rules(row)]
     present = [row for row in rows if "missing" not in row]
     summary: dict[str, object] = {"lines": len(rows), "missing": len(rows) - len(present)}
     for key in ("products", "exact_products", "operators", "exact_operators"):
@@ -107,7 +108,12 @@ def run(settings: Settings) -> Outcome:
         plot_size=(9, 2 + 0.25 * len({row["network"] for row in rows})),
         draw=lambda figure: _draw(figure, present),
         failed=bool(failures),
-        parameters={"gap": GAP, "layers": LAYERS, "least_arrays": LEAST_ARRAYS},
+        parameters={
+            "onnxruntime": metadata.version("onnxruntime"),
+            "gap": GAP,
+            "layers": LAYERS,
+            "least_arrays": LEAST_ARRAYS,
+        },
     )
 
 
@@ -141,7 +147,7 @@ def measure(group: Group, settings: Settings) -> list[Row]:
     return [{**group.row, **row, **shared} for row in json.loads(done.stdout)]
 
 
-def _fails(row: Row) -> list[str]:
+def broken_rules(row: Row) -> list[str]:
     """The rules that a row breaks."""
     if "missing" in row:
         return [f"no result: {row['missing']}"] if row.get("failed") else []
