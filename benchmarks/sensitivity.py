@@ -121,7 +121,9 @@ def _measure(point: Point, settings: Settings, known: dict[tuple[str, str], Answ
     if as_is and key in known:
         answer = known[key]
     else:
-        job = Job(case.model, case.dims, point.chip, point.change, SCHEDULES, settings.time_limit, settings.seed)
+        job = Job(
+            case.model, case.dims, point.chip, point.change, SCHEDULES, settings.time_limit, settings.seed, case.values
+        )
         answer = compile_job(job)
     if as_is:
         known[key] = answer

@@ -27,7 +27,7 @@ def compile_schedules(job: Job) -> list[Compiled]:
         CmswitchError, hw.ChipError: as the compiler does.
     """
     chip = hw.load_chip(job.chip).with_changes(**job.changes)
-    network = load_network(job.model, dims=job.dims)
+    network = load_network(job.model, dims=job.dims, values=job.values)
     return [_compile(job, network, chip, schedule) for schedule in job.schedules]
 
 

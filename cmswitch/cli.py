@@ -293,6 +293,12 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="converters of array.adc_bits: off (default, exact), clip (a level per unit) or round (levels cover all sums)",
     )
     add("--layers", type=opt.whole_number(1, opt.MOST_LAYERS), metavar="N", help="only the first N matrix products")
+    add(
+        "--sample",
+        type=opt.whole_number(1, opt.MOST_LAYERS),
+        metavar="N",
+        help="only N rows of each matrix product, on inputs from the network on floats; outputs are not compared",
+    )
     _add_output(verify)
     add("--quiet", action="store_true", help="no progress bar and no table of operators")
 
@@ -380,6 +386,7 @@ def _verify_options(given: argparse.Namespace) -> opt.VerifyOptions:
         calibration=given.calibration,
         adc=given.adc,
         layers=given.layers,
+        sample=given.sample,
         json=given.json,
         quiet=given.quiet,
         verbose=given.verbose,

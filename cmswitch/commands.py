@@ -237,7 +237,7 @@ def verify(options: VerifyOptions) -> int:
     chosen = pipeline.Options(schedule=options.schedule, gap=options.gap, time_limit=options.time_limit)
     with ProgressBar(shown=not options.quiet) as progress:
         result = pipeline.compile_network(numeric.network, chip, chosen, progress=progress)
-    settings = Settings(options.seed, options.inputs, options.calibration, options.adc, options.layers)
+    settings = Settings(options.seed, options.inputs, options.calibration, options.adc, options.layers, options.sample)
     with StepBar(shown=not options.quiet) as steps:
         found = verify(numeric, result.program, result.workload.network, chip, settings, steps)
     if options.json:
@@ -255,6 +255,7 @@ def verify(options: VerifyOptions) -> int:
             "calibration": options.calibration,
             "adc": options.adc,
             "layers": options.layers,
+            "sample": options.sample,
         }
         print(report.to_json(found, asked), end="")
     else:

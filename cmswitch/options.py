@@ -77,7 +77,7 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """All of ``cmswitch verify``. ``layers``: products that are executed (None: all)."""
+    """All of ``cmswitch verify``. ``layers``: products that are executed, ``sample``: rows of each (None: all)."""
 
     network: ModelOptions
     chip: str
@@ -89,6 +89,7 @@ class VerifyOptions:
     calibration: Calibration
     adc: Adc
     layers: int | None
+    sample: int | None
     json: bool
     quiet: bool
     verbose: bool

@@ -15,7 +15,7 @@ from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator, Fallback
 from cmswitch.costs.roofline import roofline
 from cmswitch.costs.workload import Workload, build_workload
-from cmswitch.errors import InputError
+from cmswitch.errors import InfeasibleError, InputError
 from cmswitch.graph.network import Network
 from cmswitch.lowering import lower
 from cmswitch.naming import nearest
@@ -232,13 +232,20 @@ class _Compilation:
 
     def _spaces(self, schedule: str) -> list[tuple[Limits, SegmentBuilder]]:
         """The schedule's limits that hold the largest cell, each with the workload as it is cut for them."""
-        spaces = []
+        spaces: list[tuple[Limits, SegmentBuilder]] = []
+        failure: InfeasibleError | None = None
         for limits in schedule_limits(schedule, self.chip):
             cut = self.cost_model.cutting_limit(limits, self.chip)
             if cut not in self._builders:
-                self._builders[cut] = SegmentBuilder(build_workload(self.network, self.chip, cut))
+                try:
+                    self._builders[cut] = SegmentBuilder(build_workload(self.network, self.chip, cut))
+                except InfeasibleError as error:  # an operator that cannot be cut so far; other limits are wider
+                    failure = failure or error
+                    continue
             if self._builders[cut].workload.largest_cell <= limits.compute:
                 spaces.append((limits, self._builders[cut]))
+        if failure is not None and not spaces:
+            raise failure
         return spaces
 
     def _execute(self, found: Found, workload: Workload) -> _Executed:

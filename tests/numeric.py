@@ -47,15 +47,24 @@ class Drawing:
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """A node; its output is called like it."""
+        return self.nodes(operator, 1, *inputs, **attributes)[0]
+
+    def nodes(self, operator: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+        """A node of several outputs; the first is called like it."""
         name = f"{operator}{len(self.graph.node)}"
-        self.graph.node.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
-        return name
+        made = [name, *(f"{name}.{number}" for number in range(1, outputs))]
+        self.graph.node.append(helper.make_node(operator, list(inputs), made, name, **attributes))
+        return made
 
     def model(self, *outputs: str) -> onnx.ModelProto:
         """The finished model."""
         for name in outputs:
             self.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-        return helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return helper.make_model(
+            self.graph,
+            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=8,
+        )
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,11 @@ class Multiplication:
 class Recurrence:
     """Steps that each multiply the state which the one before left: ``cell`` is the ONNX layer that makes the next one.
 
-    Its inputs are the pre-activations of one step, then constants; ``first`` names the initial hidden and cell state (""
-    or none: zeros). ``gates`` is the value that holds the pre-activations of all steps.
+    Its inputs are named in ``recurrence``; ``first`` names the initial hidden and cell state ("": zeros), ``bias`` the bias of
+    the file ("": none). ``gates`` is the value that holds the pre-activations of all steps, ``final`` the one that takes the
+    cell state of the last ("": none). Where a gate resets the state before it is multiplied, ``reset`` is the ONNX layer of that
+    gate alone, and every step multiplies twice; where it resets the product (``resets_product``), that is no part of the
+    pre-activations.
     """
 
     cell: Call
@@ -69,6 +72,15 @@ class Recurrence:
     backwards: bool
     gates: str
     first: tuple[str, str]
+    bias: str = ""
+    final: str = ""
+    reset: Call | None = None
+    resets_product: bool = False
+
+    @property
+    def passes(self) -> int:
+        """Products of one step."""
+        return 1 if self.reset is None else 2
 
 
 Geometry = Convolution | PositionProduct | Multiplication
@@ -84,7 +96,8 @@ class Product:
     of the result's batch axes, of which those in ``separate`` are groups. ``factor`` scales the result before ``bias``, times
     ``bias_factor``, is added. A product that is cut along its inner dimension starts at row ``first`` of the operand, which has
     ``total``: it adds to the sums in tensor ``carried_in`` and leaves its own in ``carried_out`` (None: it is the first, the
-    last). With a ``recurrence`` the rows are those of all steps, and ``matrix`` is the state.
+    last). With a ``recurrence`` the rows are those of all steps, and ``matrix`` is the state; ``shape`` holds the sums of all
+    passes of all steps.
     """
 
     geometry: Geometry

@@ -10,7 +10,7 @@ import numpy as np
 from cmswitch.functional.description import Task
 from cmswitch.functional.errors import UnsupportedNode
 from cmswitch.functional.formats import Array
-from cmswitch.functional.reference import reference_product
+from cmswitch.functional.reference import reference_product, sampled_product
 from cmswitch.functional.steps import Steps, one_step
 
 
@@ -43,6 +43,42 @@ def golden_run(tasks: Sequence[Task], steps: Steps, given: Mapping[str, Array], 
     return Golden(sums, tensors, refused)
 
 
+def sampled_run(
+    tasks: Sequence[Task],
+    steps: Steps,
+    tensors: Mapping[str, Array],
+    rows: Mapping[str, Array],
+    done: Callable[[str], None],
+) -> Golden:
+    """The sums of every product at ``rows`` (by task; all if it is not named) of inputs that are given: no operator takes
+    what another made. ``tensors`` are the codes of all of them."""
+    sums: dict[str, Array] = {}
+    refused: dict[str, str] = {}
+    for task in tasks:
+        product = task.product
+        if task.refusal is not None:
+            refused[task.name] = task.refusal
+        elif product is not None and product.carried_out is None:
+            try:
+                sums[task.name] = _sums(task, steps, tensors, rows.get(task.name))
+            except (UnsupportedNode, KeyError) as error:
+                refused[task.name] = str(error)
+        done(task.name)
+    return Golden(sums, tensors, refused)
+
+
+def _sums(task: Task, steps: Steps, tensors: Mapping[str, Array], rows: Array | None) -> Array:
+    assert task.product is not None
+    if rows is None:
+        made, _ = _run(task, steps, tensors)
+        assert made is not None
+        return made
+    values = steps.values({name: tensors[name] for name in task.reads})
+    matrix = steps.matrix(task, values)
+    operand = steps.weight(task).codes if task.product.constant else steps.operand(task, values)
+    return reference_sums(task, steps, matrix, operand, rows)
+
+
 def _run(task: Task, steps: Steps, tensors: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
     if task.refusal is not None:
         return None, steps.outputs(task, None, steps.values(tensors))
@@ -64,8 +100,10 @@ def _run(task: Task, steps: Steps, tensors: Mapping[str, Array]) -> tuple[Array 
     return sums, steps.outputs(task, sums, values)
 
 
-def reference_sums(task: Task, steps: Steps, matrix: Array, operand: Array) -> Array:
-    """The reference's sums of a product whose inputs have the given codes, in the shape of the node's output."""
+def reference_sums(task: Task, steps: Steps, matrix: Array, operand: Array, rows: Array | None = None) -> Array:
+    """The reference's sums of a product whose inputs have the given codes, in the shape of the node's output; only at
+    ``rows`` of its matrix, and 0 elsewhere, unless they are None."""
     assert task.product is not None
     streamed, held = steps.matrix_format(task.product), steps.operand_format(task)
-    return reference_product(task.product, matrix - streamed.zero, np.asarray(operand - held.zero))
+    signed = matrix - streamed.zero, np.asarray(operand - held.zero)
+    return reference_product(task.product, *signed) if rows is None else sampled_product(task.product, *signed, rows)

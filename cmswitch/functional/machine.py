@@ -38,7 +38,11 @@ class Executed:
 
 
 class Machine:
-    """One run of a program. ``report`` is called after each operator and may raise StopIteration to end the run."""
+    """One run of a program. ``report`` is called after each operator and may raise StopIteration to end the run.
+
+    With a ``sample`` only products are executed, those that it names at the given rows of their matrix; every operator writes
+    what is injected.
+    """
 
     def __init__(
         self,
@@ -50,9 +54,10 @@ class Machine:
         shapes: Shapes,
         report: Callable[[Executed], None],
         adc: Adc = "off",
+        sample: Mapping[str, Array] | None = None,
     ) -> None:
         self._program, self._chip, self._tasks, self._steps = program, chip, tasks, steps
-        self._report, self._adc = report, adc
+        self._report, self._adc, self._sample = report, adc, sample
         self._memory = Memory(chip, numbers.tensors, shapes)
         self._cells: dict[int, Array] = {}
         self._held: dict[str, Held] = {}
@@ -153,8 +158,9 @@ class Machine:
 
     def _stage(self, stage: Stage, injected: Mapping[str, Array]) -> None:
         task = self._task(stage.operator)
-        if task.refusal is not None:
-            self._emit(stage, {name: injected[name] for name in task.writes if name in injected})
+        given = {name: injected[name] for name in task.writes if name in injected}
+        if task.refusal is not None or (self._sample is not None and task.product is None):
+            self._emit(stage, given)
             return
         for tile in stage.operand:
             self._write(tile, self._memory.place_of(tile.source or ""))
@@ -169,7 +175,7 @@ class Machine:
             if found is None:
                 return
             done = found
-        self._emit(stage, done.outputs)
+        self._emit(stage, done.outputs if self._sample is None else given)
         self._report(done)
 
     def _product(
@@ -178,7 +184,8 @@ class Machine:
         """One piece of a product; None unless it is the last, which ends the operator."""
         matrix = self._steps.matrix(task, values)
         sums = self._sums.setdefault(task.name, Sums.empty(product, copies.grid))
-        copies.add(product, matrix, self._steps.matrix_format(product), sums)
+        rows = None if self._sample is None else self._sample.get(task.name)
+        copies.add(product, matrix, self._steps.matrix_format(product), sums, rows=rows)
         if sums.missing:
             return None
         del self._sums[task.name]
@@ -189,7 +196,8 @@ class Machine:
             self._emit(stage, {product.carried_out: sums.values})
             return None
         found = layout.result(product, sums.values)
-        return Executed(task, found, matrix, copies.held.codes, self._steps.outputs(task, found, values))
+        outputs = {} if self._sample is not None else self._steps.outputs(task, found, values)
+        return Executed(task, found, matrix, copies.held.codes, outputs)
 
     def _recurrence(
         self, task: Task, product: Product, stage: Stage, copies: Copies, values: Mapping[str, Array]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -58,15 +58,27 @@ class Copies:
     grid: Grid
     held: Held
 
-    def add(self, product: Product, matrix: Array, form: Format, sums: Sums, first_row: int = 0) -> None:
+    def add(
+        self, product: Product, matrix: Array, form: Format, sums: Sums, first_row: int = 0, rows: Array | None = None
+    ) -> None:
         """Add to ``sums`` what this piece computes from ``matrix``, codes of ``form`` in the node's layout.
 
-        ``first_row`` is the number of the first row within the whole operator. Raises ExecutionError if the arrays are no
-        whole blocks of tiles.
+        ``first_row`` is the number of the first row within the whole operator; only ``rows`` are computed unless they are None.
+        Raises ExecutionError if the arrays are no whole blocks of tiles.
         """
-        grid, zero = self.grid, int(form.zero)
+        zero = int(form.zero)
         narrow = matrix.astype(np.min_scalar_type(2**form.bits - 1))
         inputs = layout.matrix(product, narrow, zero)[:, :, product.first : product.first + product.inner]
+        if rows is None:
+            self._add(product, inputs, zero, sums, np.arange(first_row, first_row + product.rows))
+        else:
+            some = Sums(np.zeros((product.groups, len(rows), product.columns), np.int64), sums.missing)
+            self._add(replace(product, rows=len(rows)), inputs[:, rows], zero, some, rows)
+            sums.values[:, rows] += some.values
+
+    def _add(self, product: Product, inputs: Array, zero: int, sums: Sums, numbers: Array) -> None:
+        """The same of ``inputs`` [groups, rows, inner], whose rows have ``numbers`` within the whole operator."""
+        grid = self.grid
         blocks = grid.blocks(product.groups)
         per_block = grid.row_blocks * grid.slices
         first = blocks.index(self.start) if self.start in blocks else len(blocks)
@@ -79,7 +91,7 @@ class Copies:
         for group, members in groupby(blocks[first : first + count], key=lambda block: block[0]):
             columns = [column for _, column in members]
             arrays = slice(position, position + len(columns) * per_block)
-            for rows, cells in self._alike(arrays, np.arange(first_row, first_row + product.rows)):
+            for rows, cells in self._alike(arrays, numbers):
                 self._blocks(product, group, columns, cells, rows, inputs, sums.values)
             position = arrays.stop
             groups = slice(group, min(group + grid.packed, product.groups))
@@ -88,13 +100,15 @@ class Copies:
             sums.missing.difference_update((group, column) for column in columns)
 
     def _alike(self, arrays: slice, numbers: Array) -> list[tuple[Array, list[Array | None]]]:
-        """The rows of the matrix, dealt to copies one by one, for each set of copies whose arrays hold the same cells."""
+        """The rows of the matrix, dealt to copies one by one, for each set of copies that has any and whose arrays hold the same
+        cells."""
         found: dict[tuple[int, ...], tuple[list[int], list[Array | None]]] = {}
         for number, copy in enumerate(self.copies):
             cells = [self.cells(array) for array in copy[arrays]]
             found.setdefault(tuple(map(id, cells)), ([], cells))[0].append(number)
         dealt = numbers % len(self.copies)
-        return [(np.flatnonzero(np.isin(dealt, chosen)), cells) for chosen, cells in found.values()]
+        shares = ((np.flatnonzero(np.isin(dealt, chosen)), cells) for chosen, cells in found.values())
+        return [(rows, cells) for rows, cells in shares if rows.size]
 
     def _blocks(
         self,

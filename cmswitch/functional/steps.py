@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,7 @@ from cmswitch.functional import layout
 from cmswitch.functional.description import Call, Convolution, PositionProduct, Product, Task
 from cmswitch.functional.errors import ExecutionError
 from cmswitch.functional.formats import Array, Format, Raw
-
-Run = Callable[[Call, Mapping[str, Array]], Mapping[str, Array]]
-"""The vector unit: the outputs of one node, by name, given the values that it reads."""
+from cmswitch.functional.recurrence import Layer, Run
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,13 @@ class Steps:
         """Codes of the streamed input."""
         assert task.product is not None
         name = task.product.matrix
-        return self._numbers.matrices[name].codes(self._made(task.before, values, name))
+        return self._numbers.matrices[name].codes(self._made(task.before, values, [name])[name])
 
     def operand(self, task: Task, values: Mapping[str, Array]) -> Array:
         """Codes of the held input, if it is an activation."""
         assert task.product is not None
         name = task.product.operand
-        return self._numbers.operands[name].codes(self._made(task.fill, values, name))
+        return self._numbers.operands[name].codes(self._made(task.fill, values, [name])[name])
 
     def weight(self, task: Task) -> Weight:
         """The constant operand."""
@@ -91,36 +89,27 @@ class Steps:
     def recurrence(
         self, task: Task, values: Mapping[str, Array], multiply: Callable[[int, Array], Array]
     ) -> tuple[Array, Array, dict[str, Array]]:
-        """(sums of all steps, codes of all states that were multiplied, outputs) of a recurrent product.
+        """(sums of all passes of all steps, codes of all states that were multiplied, outputs) of a recurrent product.
 
-        ``multiply`` makes the sums [batch, columns] of step number n from the codes of the state [batch, hidden].
+        ``multiply`` makes the sums [batch, columns] of step number n from the codes of the state [batch, hidden]. Sums and codes
+        come in the order of the steps.
         """
         product = task.product
         assert product is not None and product.recurrence is not None
-        loop = product.recurrence
-        gates = self._made(task.before, values, loop.gates)
-        form, step = self.matrix_format(product), one_step(product)
-        known = {**self._numbers.constants, **values}
-        zeros = np.zeros((loop.batch, loop.hidden), np.float32)
-        state, cell = (known[name] if name else zeros for name in loop.first)
-        sums = np.zeros((loop.steps, loop.batch, product.columns), np.int64)
-        taken = np.zeros((loop.steps, loop.batch, loop.hidden), np.int64)
-        states = np.zeros((loop.steps, loop.batch, loop.hidden), np.float32)
-        width = product.columns
-        fixed = {
-            "identity": np.eye(width, dtype=np.float32)[None],
-            "nothing": np.zeros((1, width, loop.hidden), np.float32),
-            **{name: known[name][None] for name in loop.cell.inputs if name in known},
-        }
-        for number, time in enumerate(range(loop.steps)[:: -1 if loop.backwards else 1]):
-            taken[time] = form.codes(state)
-            sums[time] = multiply(number, taken[time])
-            gate = gates[time] + self._scaled(task, step, sums[time], known)
-            found = self._run(loop.cell, {**fixed, "gates": gate[None], "state": state[None], "cell": cell[None]})
-            state, cell = found["state'"][0], found["cell'"][0]
-            states[time] = state
-        outputs = self._finished(task, {**known, product.output: states})
-        return sums.reshape(product.shape), taken.reshape(product.rows, loop.hidden), outputs
+        loop, form, step = product.recurrence, self.matrix_format(product), one_step(product)
+        known = self._made(task.before, values, [loop.gates, *filter(None, loop.first)])
+        sums: list[Array] = []
+        taken: list[Array] = []
+
+        def multiplied(number: int, state: Array) -> Array:
+            taken.append(form.codes(state))
+            sums.append(multiply(number, taken[-1]))
+            return self._scaled(task, step, sums[-1], known)
+
+        found = Layer(loop, known, self._run, multiplied).unrolled(known[loop.gates])
+        made = {product.output: found.states, **({loop.final: found.cell[None]} if loop.final else {})}
+        outputs = self._finished(task, {**known, **made})
+        return np.concatenate(sums), np.concatenate(taken), outputs
 
     def _outputs(self, task: Task, sums: Array | None, values: Mapping[str, Array]) -> dict[str, Array]:
         known = {**self._numbers.constants, **values}
@@ -136,13 +125,15 @@ class Steps:
             known.update(self._run(call, known))
         return {name: self._numbers.tensors[name].codes(known[name]) for name in task.writes if name in known}
 
-    def _made(self, calls: tuple[Call, ...], values: Mapping[str, Array], name: str) -> Array:
+    def _made(self, calls: tuple[Call, ...], values: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
+        """Constants, ``values`` and what ``calls`` make of them, with all ``names`` among it."""
         known = {**self._numbers.constants, **values}
         for call in calls:
             known.update(self._run(call, known))
-        if name not in known:
-            raise ExecutionError(f"a product needs {name!r}, which was not loaded")
-        return known[name]
+        missing = next((name for name in names if name not in known), None)
+        if missing is not None:
+            raise ExecutionError(f"a product needs {missing!r}, which was not loaded")
+        return known
 
     def _scaled(self, task: Task, product: Product, sums: Array, known: Mapping[str, Array]) -> Array:
         """The numbers that sums stand for, with the bias."""

@@ -45,7 +45,10 @@ class Evaluator:
         """A node of a public operator set."""
         made = [name for name in call.outputs if name]
         key = (call.id, call.operator, *((array.shape, array.dtype.str) for array in given.values()))
-        inline = {name for name in given if name in self._constants and given[name].size <= LARGEST_INLINE}
+        constants = (
+            self._constants
+        )  # by identity: a node's parts have names of their own, which a constant may have too
+        inline = {n for n, array in given.items() if array is constants.get(n) and array.size <= LARGEST_INLINE}
         if key not in self._prepared:
             self._prepared[key] = _prepare(call, given, inline)
         run = self._prepared[key]
@@ -139,7 +142,7 @@ def _overlap_add(run: Evaluator, call: Call, given: Mapping[str, Array]) -> dict
 
 
 def _layer(run: Evaluator, call: Call, given: Mapping[str, Array]) -> dict[str, Array]:
-    """A whole recurrent layer of one direction, whose input weights are the identity."""
+    """A whole recurrent layer of one direction, whose input weights are the identity; its states and final cell state."""
     gates, weights = given[call.inputs[0]], given[call.inputs[1]]
     width, hidden = weights.shape
     names = ("gates", "identity", "weights", *("bias", "lengths", "state", "cell", "peepholes")[: len(call.inputs) - 2])
@@ -151,8 +154,10 @@ def _layer(run: Evaluator, call: Call, given: Mapping[str, Array]) -> dict[str, 
     direction = "reverse" if _first(call, "backwards", 0) else "forward"
     attributes = {"hidden_size": hidden, "direction": direction, **layer_settings(call)}
     operator = call.attributes["cell"].decode()
-    found = run.plain(Call(call.id, operator, "", 14, attributes, names, ("states",)), feeds)
-    return {call.outputs[0]: found["states"][:, 0]}
+    made = ("states", "", "last cell") if len(call.outputs) > 1 else ("states",)
+    found = run.plain(Call(call.id, operator, "", 14, attributes, names, made), feeds)
+    outputs = (found["states"][:, 0], *([found["last cell"]] if len(call.outputs) > 1 else []))
+    return dict(zip(call.outputs, outputs, strict=True))
 
 
 def layer_settings(call: Call) -> dict[str, Any]:
@@ -187,5 +192,7 @@ _INTERNAL: dict[str, Callable[[Evaluator, Call, Mapping[str, Array]], dict[str, 
     "ChannelsLastGlobalAveragePool": _channels_last,
 }
 
-INTERNAL_OPERATORS = frozenset(_INTERNAL)
+FINAL_CELL = "FinalCell"
+"""The internal operator whose output a Recurrence makes."""
+INTERNAL_OPERATORS = frozenset({*_INTERNAL, FINAL_CELL})
 """Operators of the internal domain that can be executed."""

@@ -85,7 +85,7 @@ class Formats:
                 try:
                     bits = self._chip.precision.input_bits
                     if product.recurrence is not None:
-                        matrices[product.matrix] = symmetric(bits, -1.0, 1.0)  # of a sigmoid times a tanh
+                        matrices[product.matrix] = self._state(product, bits)
                     else:
                         matrices[product.matrix] = self._activation(product.matrix, tensors, bits)
                     if product.constant:
@@ -120,6 +120,18 @@ class Formats:
         if call is not None and call.operator in MOVING and call.inputs[0] in (*self._ranges, *tensors):
             return self._activation(call.inputs[0], tensors, bits)
         return symmetric(bits, *self._ranges[name])
+
+    def _state(self, product: Product, bits: int) -> Format:
+        """The format of a recurrent layer's state: that before the first step, and those after, which lie between -1 and 1
+        unless the file chooses the functions that make them."""
+        loop = product.recurrence
+        assert loop is not None
+        low, high = self._ranges[product.matrix] if "activations" in loop.cell.attributes else (-1.0, 1.0)
+        first = loop.first[0]
+        if first:
+            given = self._constants[first] if self._graph.values[first].constant else np.array(self._ranges[first])
+            low, high = min(low, float(given.min())), max(high, float(given.max()))
+        return symmetric(bits, min(low, 0.0), high)
 
     def _as_stored(self, name: str, bits: int) -> Format | None:
         """The format that the file itself gives an activation with DequantizeLinear, if it has one for the whole tensor."""

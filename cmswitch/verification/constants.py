@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -13,10 +14,14 @@ from cmswitch.functional.description import Call
 from cmswitch.functional.errors import UnsupportedNode
 from cmswitch.functional.formats import Array, Format
 from cmswitch.functional.vector import Evaluator
+from cmswitch.graph.fold import UNPACK
 from cmswitch.graph.ir import Graph, Node
 
 MOVING = frozenset({"Transpose", "Reshape", "Identity", "Squeeze", "Unsqueeze", "Flatten", "Slice"})
 """Operators that move or pick elements of their first input without changing them."""
+
+PACKED_INPUTS = 4
+"""Inputs of MatMulNBits that say what its weight is: packed integers, scales, zero points, groups."""
 
 
 def call_of(node: Node) -> Call:
@@ -71,9 +76,28 @@ class Constants:
                 dtype = onnx.helper.tensor_dtype_to_np_dtype(value.dtype)
                 return np.full(value.shape, self._given[name], dtype)
             raise UnsupportedNode(f"constant {name!r} has no numbers")
+        if self._is_packed(node):
+            return self._unpacked(node, name)
         made = self._run(call_of(node), {each: self[each] for each in node.inputs if each})
         self._known.update(made)
         return made[name]
+
+    def _is_packed(self, node: Node) -> bool:
+        """Whether a node dequantises a weight that the file packs into bytes for a product of its own."""
+        source = self._graph.makers.get(node.inputs[0]) if node.operator == "DequantizeLinear" else None
+        return source is not None and source.operator == UNPACK
+
+    def _unpacked(self, node: Node, name: str) -> Array:
+        """The weight ``name`` that ``node`` makes of packed bytes: the product of the identity with it."""
+        product = next(each for each in self._graph.composites.values() if node.id.startswith(f"{each.id}#"))
+        shape = self._graph.values[name].shape
+        assert shape is not None
+        packed = product.inputs[1 : 1 + PACKED_INPUTS]
+        given = {each: self[each] for each in packed if each}
+        attributes = {key: value for key, value in product.attributes.items() if key != "accuracy_level"}
+        call = replace(call_of(product), inputs=("identity", *packed), attributes=attributes)
+        made = self._run(call, {**given, "identity": np.eye(shape[0], dtype=np.float32)})
+        return made[call.outputs[0]].reshape(shape)
 
     def stored_weight(self, name: str, bits: int) -> tuple[Array, Format] | None:
         """Codes and format of a weight that the file dequantises from integers of ``bits`` bits; None if it does not.
@@ -81,7 +105,7 @@ class Constants:
         Scale and zero point have the shape of the codes.
         """
         node = self._graph.makers.get(name)
-        if node is None:
+        if node is None or self._is_packed(node):
             return None
         if node.operator == "DequantizeLinear":
             return self._dequantised(node, bits)

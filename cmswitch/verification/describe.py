@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 
@@ -18,7 +18,8 @@ from cmswitch.functional.description import (
     Recurrence,
     Task,
 )
-from cmswitch.functional.vector import INTERNAL_OPERATORS, layer_settings
+from cmswitch.functional.recurrence import BIAS, CELL, GATES, IDENTITY, NEXT_CELL, NEXT_STATE, NOTHING, STATE
+from cmswitch.functional.vector import FINAL_CELL, INTERNAL_OPERATORS, layer_settings
 from cmswitch.graph.assemble import apply_rules
 from cmswitch.graph.ir import Graph, Node, Shape
 from cmswitch.graph.network import Network, Operator
@@ -51,6 +52,8 @@ class _Describer:
         self._graph, self._network = graph, network
         self._nodes = {node.id: node for node in graph.nodes}
         self._rules = dict(zip(self._nodes, apply_rules(graph), strict=True))
+        internal = [node for node in graph.nodes if node.domain == INTERNAL]
+        self._final_cells = {node.inputs[0]: node.outputs[0] for node in internal if node.operator == FINAL_CELL}
         self._calls, self._opaque = self._runnable()
         self._order = {call.id: position for position, call in enumerate(self._calls)}
         self._makers = {name: call for call in self._calls for name in call.outputs if name}
@@ -69,27 +72,31 @@ class _Describer:
         return Description(tuple(tasks), self._calls, tail, outputs, self._makers)
 
     def _runnable(self) -> tuple[tuple[Call, ...], dict[str, str]]:
-        """Nodes in order, with a composite in place of its parts where one of them cannot be run by itself; those parts, each
-        with the operator of its composite."""
+        """Nodes that run, in order, with a composite in place of its parts where one of them cannot be run by itself; those
+        parts, each with the operator of its composite."""
+        nodes = [node for node in self._graph.nodes if not all(map(self._constant, filter(None, node.outputs)))]
+        parts = {n.id for n in nodes if n.domain == INTERNAL and n.operator not in INTERNAL_OPERATORS}
         opaque: dict[str, Node] = {}
-        for node in self._graph.nodes:
-            if node.domain == INTERNAL and node.operator not in INTERNAL_OPERATORS:
-                around = [c for c in self._graph.composites if node.id.startswith(f"{c}#")]
-                composite = self._graph.composites[min((c for c in around if not self._controls(c)), key=len)]
-                opaque[composite.id] = composite
+        for part in parts:
+            around = [c for c in self._graph.composites if part.startswith(f"{c}#")]
+            composite = self._graph.composites[min((c for c in around if not self._controls(c)), key=len)]
+            opaque[composite.id] = composite
         calls: list[Call] = []
         placed: set[str] = set()
         inside: dict[str, str] = {}
-        for node in self._graph.nodes:
+        for node in nodes:
             around = [c for c in opaque if node.id.startswith(f"{c}#")]
-            if node.domain == INTERNAL and node.operator not in INTERNAL_OPERATORS:
+            if node.id in parts:
                 inside[node.id] = opaque[around[0]].operator
             if around and around[0] not in placed:
                 placed.add(around[0])
                 calls.append(call_of(opaque[around[0]]))
             makes = set(opaque[around[0]].outputs) if around else set()
-            if node.id not in inside and makes.isdisjoint(node.outputs):
-                calls.append(call_of(node))
+            by_another = node.domain == INTERNAL and node.operator == FINAL_CELL
+            if node.id not in parts and makes.isdisjoint(node.outputs) and not by_another:
+                call = call_of(node)
+                final = [self._final_cells[name] for name in call.outputs if name in self._final_cells]
+                calls.append(replace(call, outputs=(*call.outputs, *final)))
         return tuple(calls), inside
 
     def _controls(self, composite: str) -> bool:
@@ -143,7 +150,8 @@ class _Describer:
             loop = product.recurrence
             before = self._trace([product.matrix] if loop is None else [loop.gates, *filter(None, loop.first)], reads)
             fill = () if product.constant else self._trace([product.operand], reads)
-            after = () if leaves else self._trace(writes, (*reads, product.output))
+            made_by_product = (product.output, *([loop.final] if loop is not None else []))
+            after = () if leaves else self._trace(writes, (*reads, *made_by_product))
             return Task(operator.name, product, before, fill, after, reads, writes), after_this
         except _Unreachable as error:
             return self._refused(operator.name, reads, writes, made, str(error)), after_this
@@ -199,19 +207,44 @@ class _Describer:
         )
 
     def _recurrence(self, node: Node, rule: Rule) -> Product:
-        """The product of the states with the recurrent weights, for layers whose states lie between -1 and 1."""
+        """The product of the states with the recurrent weights."""
         steps, batch, hidden = node.output_shape()
         kind = node.attributes["cell"].decode()
-        if kind != "LSTM" or "activations" in node.attributes or node.has(3):
-            raise _Unreachable(f"{node.id}: steps of this {kind} are only executed as a whole, in onnxruntime")
+        lengths = node.value(3).data if node.has(3) else None
+        if node.has(3) and (lengths is None or set(lengths.reshape(-1).tolist()) != {steps}):
+            raise _Unreachable(f"{node.id}: a {kind} over sequences of different lengths is only executed as a whole")
         bias, peepholes = (node.inputs[i] if node.has(i) else "" for i in (2, 6))
         if any(name and not self._constant(name) for name in (bias, peepholes, node.inputs[1])):
             raise _Unreachable(f"{node.id}: weights of {kind} that are computed at run time are not executed")
-        call = call_of(node)
-        given = ("gates", "identity", "nothing", bias, "", "state", "cell", peepholes)
-        made = ("", "state'", "cell'")
-        cell = Call(f"{node.id}#step", kind, "", 14, {"hidden_size": hidden, **layer_settings(call)}, given, made)
+        settings = layer_settings(call_of(node))
+        resets_product = kind == "GRU" and bool(node.integer("linear_before_reset", 0))
+        given: tuple[str, ...] = (GATES, IDENTITY, NOTHING, BIAS if bias or resets_product else "", "", STATE)
+        made: tuple[str, ...] = ("", NEXT_STATE)
+        if kind == "LSTM":
+            given, made = (*given, CELL, peepholes), (*made, NEXT_CELL)
+        cell = Call(f"{node.id}#step", kind, "", 14, {"hidden_size": hidden, **settings}, given, made)
+        reset = None
+        if kind == "GRU" and not resets_product:
+            kept = {name: value for name, value in settings.items() if name != "linear_before_reset"}
+            if "activations" in kept:
+                kept["activations"] = kept["activations"][:1]
+            else:
+                kept["activations"] = ["Sigmoid"]
+            reset = replace(cell, id=f"{node.id}#reset", operator="RNN", attributes={"hidden_size": hidden, **kept})
         first = tuple(node.inputs[i] if node.has(i) else "" for i in (4, 5))
+        loop = Recurrence(
+            cell=cell,
+            steps=steps,
+            batch=batch,
+            hidden=hidden,
+            backwards=bool(node.integer("backwards", 0)),
+            gates=node.inputs[0],
+            first=(first[0], first[1]),
+            bias=bias,
+            final=self._final_cells.get(node.outputs[0], ""),
+            reset=reset,
+            resets_product=resets_product,
+        )
         return Product(
             geometry=Multiplication(transpose_right=True),
             rows=rule.rows,
@@ -222,13 +255,11 @@ class _Describer:
             operand=node.inputs[1],
             constant=True,
             output=node.outputs[0],
-            shape=(rule.rows, rule.columns),
+            shape=(rule.rows * loop.passes, rule.columns),
             channels=(0,),
             bits=node.value(1).bits,
             total=rule.inner,
-            recurrence=Recurrence(
-                cell, steps, batch, hidden, bool(node.integer("backwards", 0)), node.inputs[0], (first[0], first[1])
-            ),
+            recurrence=loop,
         )
 
     def _geometry(self, node: Node, rule: Rule) -> tuple[Geometry, Shape, Shape, tuple[int, ...], tuple[int, ...]]:

@@ -15,19 +15,13 @@ from cmswitch.verification.numeric import Numeric
 from cmswitch.verification.verify import Settings, verify
 from tests.integration.test_models import MODELS, SHIPPED_PREFIX, Model
 
-NOT_EXECUTED = {
-    "silero_vad__silero_vad": 1,
-    "silero_vad__silero_vad_16k_op15": 1,
-    "silero_vad__silero_vad_16k_sequence": 1,
-    "silero_vad__silero_vad_half": 1,
-    "silero_vad__silero_vad_openvino_16k": 1,
-}
-"""Products that are not executed: recurrent layers whose final cell state is an output."""
-
 TRAINED = [model for model in MODELS if not model.name.startswith(SHIPPED_PREFIX)]
 LEAST_COSINE = 0.9
-NEARLY_NOTHING = 0.01
-"""Errors below this are small among probabilities: a detector finds nothing in noise, and outputs near 0 have no angle."""
+FINDS_NOTHING = {"rapidocr_onnxruntime__ch_PP-OCRv4_det_infer": 0.01}
+"""A detector of text on noise: the largest error of probabilities that are all below 0.001, of which the angle says nothing.
+
+What moves them is one scale for all channels of an activation of 8 bits. On a page of text the cosine is 0.87, and 0.98 with
+activations of 12 bits; weights of 12 bits (0.87) and ranges by percentile (0.88) do not help."""
 LARGEST_IMPORT_ERROR = 5e-3
 """Of nodes one by one against onnxruntime on the file, relative: onnxruntime's quantised LSTM quantises its state as well."""
 
@@ -46,9 +40,10 @@ def test_trained_network_is_exact(model: Model, chip: str, schedule: str) -> Non
     found = verify(numeric, result.program, result.workload.network, CHIPS[chip], Settings())
     assert found.error is None
     products = [o for o in found.operators if o.product]
-    missing = [o.name for o in products if o.status == "not executed"]
-    assert len(missing) == NOT_EXECUTED.get(model.name, 0)
-    assert [o.name for o in found.operators if o.status == "deviates"] == []
+    assert [(o.name, o.status) for o in found.operators if o.status != "exact"] == []
     assert len(products) == sum(o.product is not None for o in result.workload.network.operators)
     assert found.float_error is not None and found.float_error < LARGEST_IMPORT_ERROR
-    assert [o for o in found.outputs if o.cosine < LEAST_COSINE and o.largest > NEARLY_NOTHING] == []
+    if model.name in FINDS_NOTHING:
+        assert max(o.largest for o in found.outputs) < FINDS_NOTHING[model.name]
+    else:
+        assert min(o.cosine for o in found.outputs) > LEAST_COSINE

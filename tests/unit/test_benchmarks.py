@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from benchmarks import accuracy, compile_time, record, sensitivity
+from benchmarks import accuracy, compile_time, record, sensitivity, verification
 from benchmarks.__main__ import main
 from benchmarks.networks import MINILM, MODELS_VARIABLE, NAMES, UsageError, find_cases
 from benchmarks.runner import Answer, Compiled, SegmentCycles, run_python
@@ -67,6 +67,39 @@ def test_compile_time_of_a_tiny_network(tiny: str) -> None:
     assert float(str(row["cpu_seconds"])) > float(str(seconds["total"]))
     assert 20 < float(str(row["peak_mb"])) < 500
     assert row["termination"] in ("optimal", "gap")
+
+
+def test_verification_of_a_tiny_network(tiny: str) -> None:
+    """Weights of another number of copies or places give other programs; one that is the same is not executed again."""
+    outcome = verification.run(Settings(find_cases([tiny]), ["dynaplasia"], 10, True))
+    assert not outcome.failed
+    assert [row["schedule"] for row in outcome.rows] == [schedule for schedule, _ in verification.RUNS]
+    assert {(row["products"], row["exact_products"]) for row in outcome.rows} == {(2, 2)}
+    assert all((row["program_as"] is None) == (row["cpu_seconds"] is not None) for row in outcome.rows)
+    assert "dual-mode" in [row["program_as"] for row in outcome.rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"exact_operators": 1, "first_deviation": "up"}, "first to deviate: up"),
+        ({"error": "read before written"}, "stopped: read before written"),
+        ({"products": 0}, "no product was executed"),
+        ({"importer_error": 0.1}, "importer differs by 0.1"),
+        ({"missing": "killed", "failed": True}, "no result: killed"),
+    ],
+)
+def test_a_verification_that_fails_says_why(change: dict[str, object], why: str) -> None:
+    row = {
+        "operators": 2,
+        "exact_operators": 2,
+        "products": 2,
+        "error": None,
+        "first_deviation": None,
+        "importer_error": 0.0,
+    }
+    assert verification.broken_rules(row) == []
+    assert verification.broken_rules({**row, **change}) == [why]
 
 
 def test_a_failure_is_a_row_that_says_why(tmp_path: Path) -> None:

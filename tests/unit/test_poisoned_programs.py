@@ -177,6 +177,9 @@ POISONED = [
 LEGAL = {swapped_tiles, swapped_arrays_of_a_copy, one_row_too_few, one_column_too_few}
 """What the timing simulator accepts."""
 
+IN_ONE_COPY = {swapped_arrays_of_a_copy, forgotten_array_of_a_switch}
+"""What only the rows show that go to one copy."""
+
 
 def test_untouched_program_is_exact() -> None:
     found = case().verify()
@@ -191,6 +194,17 @@ def test_numbers_show_it(poison: Callable[[], Program]) -> None:
     found = case().verify(program)
     assert not found.exact
     assert found.error is not None or found.first_deviation is not None
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [p for p in POISONED if p not in IN_ONE_COPY and p is not stale_buffer],
+    ids=lambda poison: poison.__name__,
+)
+def test_a_sample_of_rows_shows_it(poison: Callable[[], Program]) -> None:
+    """What is wrong in all copies; but a tensor of a sampled run is the network's own wherever it lies."""
+    assert case().verify(sample=2).exact
+    assert not case().verify(poison(), sample=2).exact
 
 
 @pytest.mark.parametrize("poison", POISONED, ids=lambda poison: poison.__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -48,26 +49,93 @@ def test_cut_along_columns_and_along_rows() -> None:
     assert_exact(case.verify(), 1)
 
 
-def test_recurrent_layer_in_both_directions() -> None:
-    drawing = Drawing(4)
+def recurrent(operator: str, drawing: Drawing, gates: int, outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
+    """A recurrent layer of 3 states over 6 steps of 2 sequences, with biases; all of its outputs."""
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
     data = drawing.input("x", 6, 2, 5)
-    weights = [drawing.weight(2, 12, 5), drawing.weight(2, 12, 3), drawing.weight(2, 24)]
-    states = drawing.node("LSTM", data, *weights, hidden_size=3, direction="bidirectional")
-    found = compiled_case(drawing.model(states), DYNAPLASIA).verify()
-    assert_exact(found, 4)
-    assert found.outputs[0].cosine > 0.99
+    given = [
+        drawing.constant(np.float32(0.5) * drawing.random.standard_normal((directions, gates * 3, n), np.float32))
+        for n in (5, 3)
+    ]
+    given += [drawing.weight(directions, 2 * gates * 3), "", drawing.input("h", directions, 2, 3)]
+    made = drawing.nodes(operator, outputs, data, *given, hidden_size=3, **attributes)
+    return drawing.model(*made)
+
+
+RECURRENT: dict[str, tuple[str, int, int, dict[str, Any]]] = {
+    "lstm": ("LSTM", 4, 1, {}),
+    "final cell state": ("LSTM", 4, 3, {"direction": "bidirectional"}),
+    "chosen functions": ("LSTM", 4, 3, {"activations": ["HardSigmoid", "Relu", "Tanh"], "activation_alpha": [0.3]}),
+    "gru": ("GRU", 3, 2, {"direction": "bidirectional"}),
+    "gru that resets the product": ("GRU", 3, 2, {"linear_before_reset": 1, "direction": "bidirectional"}),
+    "gru with chosen functions": ("GRU", 3, 2, {"activations": ["HardSigmoid", "Softsign"], "activation_alpha": [0.3]}),
+    "rnn": ("RNN", 1, 2, {"direction": "reverse"}),
+    "rnn with relu": ("RNN", 1, 2, {"activations": ["Relu"]}),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layer(name: str) -> None:
+    """States, and the last states that are outputs of their own."""
+    operator, gates, outputs, attributes = RECURRENT[name]
+    case = compiled_case(recurrent(operator, Drawing(4), gates, outputs, **attributes), DYNAPLASIA)
+    found = case.verify()
+    assert_exact(found, 4 if attributes.get("direction") == "bidirectional" else 2)
+    assert len(found.outputs) == outputs
+    assert min(o.cosine for o in found.outputs) > 0.99
+
+
+@pytest.mark.parametrize("linear_before_reset", [0, 1])
+def test_each_row_of_a_gru_depends_on_its_own_state(linear_before_reset: int) -> None:
+    """On a chip of two copies, whose arrays hold different rows of the batch."""
+    model = recurrent("GRU", Drawing(9), 3, 2, linear_before_reset=linear_before_reset)
+    assert_exact(compiled_case(model, TINY.with_changes(arrays_per_core=40)).verify(adc="off"), 2)
+
+
+def test_static_leaves_out_splits_that_cannot_hold_a_recurrent_layer() -> None:
+    """Its 12 columns take 3 of the 6 arrays at once; splits of 1 and 2 arrays for computing hold no more than the rest."""
+    assert_exact(compiled_case(recurrent("LSTM", Drawing(4), 4), TINY, "static").verify(), 2)
+
+
+def test_a_constant_may_be_called_like_a_part_of_a_step() -> None:
+    """A state is not taken for the constant of that name, though both are the same at the first step."""
+    model = recurrent("LSTM", Drawing(4), 4)
+    for part in ("state", "gates", "cell", "bias"):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 2, 3), np.float32), part))
+        model.graph.node.append(onnx.helper.make_node("Identity", [part], [f"{part} again"], part))
+        model.graph.output.append(onnx.helper.make_tensor_value_info(f"{part} again", 1, [1, 2, 3]))
+    assert_exact(compiled_case(model, DYNAPLASIA).verify(), 2)
+
+
+@pytest.mark.parametrize("operator", ["MatMulNBits", "MatMulBnb4"])
+def test_weight_packed_into_bytes(operator: str) -> None:
+    """Its scales differ along the rows, so that the arrays hold it quantised anew, with the bits of the file."""
+    drawing = Drawing(7)
+    data = drawing.input("x", 5, 64)
+    packed = drawing.random.integers(0, 256, (10, 2, 16)).astype(np.uint8)
+    scales = drawing.constant(drawing.random.uniform(0.05, 0.1, 20).astype(np.float32))
+    settings = {"K": 64, "N": 10, "block_size": 32, **({"bits": 4} if operator == "MatMulNBits" else {"quant_type": 0})}
+    weight = drawing.constant(packed if operator == "MatMulNBits" else packed.reshape(-1))
+    case = compiled_case(
+        drawing.model(drawing.node(operator, data, weight, scales, domain="com.microsoft", **settings)), DYNAPLASIA
+    )
+    found = case.verify()
+    assert_exact(found, 1)
+    assert case.numeric.network.operators[0].product is not None
+    assert case.numeric.network.operators[0].product.weight_bits == 4
+    assert found.outputs[0].cosine > 0.97
 
 
 def test_what_is_not_executed_is_named_and_the_rest_goes_on() -> None:
     drawing = Drawing(4)
-    data = drawing.input("x", 6, 2, 5)
-    given = [drawing.weight(1, 9, 5), drawing.weight(1, 9, 3)]
+    data, lengths = drawing.input("x", 6, 2, 5), drawing.constant(np.array([6, 4], np.int32))
+    given = [drawing.weight(1, 9, 5), drawing.weight(1, 9, 3), "", lengths]
     states = drawing.node("GRU", data, *given, hidden_size=3)
     case = compiled_case(drawing.model(drawing.node("MatMul", states, drawing.weight(3, 4))), DYNAPLASIA)
     found = case.verify()
     status = {o.name.split("#")[-1].rstrip("0123456789_"): o for o in found.operators}
     assert status["Recurrence"].status == "not executed"
-    assert "steps of this GRU are only executed as a whole" in str(status["Recurrence"].reason)
+    assert "a GRU over sequences of different lengths is only executed as a whole" in str(status["Recurrence"].reason)
     assert [o.status for o in found.operators if o is not status["Recurrence"]] == ["exact", "exact"]
     assert found.outputs[0].cosine > 0.99
 
@@ -135,6 +203,17 @@ def test_first_layers_alone() -> None:
     found = case.verify(layers=1)
     assert [o.name for o in found.operators] == ["MatMul0"]
     assert found.exact and not found.outputs
+
+
+def test_a_sample_of_rows() -> None:
+    """Each product on inputs from the network on floats: no outputs to compare, and nothing of what is no product."""
+    drawing = Drawing(6)
+    data = drawing.input("x", 40, 8)
+    first = drawing.node("Softmax", drawing.node("MatMul", data, drawing.weight(8, 8)))
+    case = compiled_case(drawing.model(drawing.node("MatMul", first, drawing.weight(8, 8))), DYNAPLASIA)
+    found = case.verify(sample=5)
+    assert [(o.name, o.status) for o in found.operators if o.product] == [("MatMul0", "exact"), ("MatMul2", "exact")]
+    assert found.exact and not found.outputs and not found.whole
 
 
 @pytest.mark.parametrize("calibration", ["minmax", "percentile"])
