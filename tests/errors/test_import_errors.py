@@ -296,6 +296,14 @@ def test_a_wrong_number_of_inputs(tmp_path: Path, inputs: list[str], reason: str
     assert message(save(tmp_path, [node], {"x": [1, 2]}, {})) == f"model: node 'first' {reason}; export the model again"
 
 
+@pytest.mark.parametrize("operator", ["Shape", "Relu"])
+def test_too_many_outputs(tmp_path: Path, operator: str) -> None:
+    nodes = [helper.make_node(operator, ["x"], ["a", "b"], "first"), helper.make_node("Abs", ["b"], ["y"])]
+    assert message(save(tmp_path, nodes, {"x": [1, 2]}, {})) == (
+        f"model: node 'first' has 2 outputs, but {operator} makes at most 1; export the model again"
+    )
+
+
 def test_an_attribute_of_the_wrong_type(tmp_path: Path) -> None:
     node = helper.make_node("Softmax", ["x"], ["y"], "first", axis=1.5)
     assert message(save(tmp_path, [node], {"x": [1, 2]}, {})) == (

@@ -79,9 +79,14 @@ def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[s
     given = list(node.input)
     while given and not given[-1]:
         given.pop()
-    if not schema.min_input <= len(given) <= schema.max_input:
-        most = "" if schema.max_input == schema.min_input else f" to {schema.max_input}"
-        yield f"{called(node)} has {len(given)} inputs, but {node.op_type} takes {schema.min_input}{most}; {AGAIN}"
+    made = [value for value in node.output if value]
+    for count, what, does, least, most in (
+        (len(given), "inputs", "takes", schema.min_input, schema.max_input),
+        (len(made), "outputs", "makes", 0, schema.max_output),
+    ):
+        if not least <= count <= most:
+            span = f"at most {most}" if not least else f"{least}" if most == least else f"{least} to {most}"
+            yield f"{called(node)} has {count} {what}, but {node.op_type} {does} {span}; {AGAIN}"
     for position, (value, parameter) in enumerate(zip(given, schema.inputs, strict=False)):
         if not value and parameter.option == _SINGLE:
             yield f"{called(node)} lacks input {position} ({parameter.name}); {AGAIN}"
