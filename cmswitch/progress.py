@@ -10,73 +10,59 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 
-class ProgressBar:
-    """How far the proof is, on stderr; silent unless ``shown`` and stderr is a terminal.
+class _Bar:
+    """A bar on stderr, drawn when it is first told something; silent unless ``shown`` and stderr is a terminal."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def _drawn(self, total: float, layout: str) -> Any:
+        """The bar; None if it is silent."""
+        if self._shown and self._bar is None:
+            from tqdm import tqdm
+
+            layout = f"{{desc}} |{{bar}}| {layout} [{{elapsed}}]"
+            self._bar = tqdm(total=total, leave=False, dynamic_ncols=True, bar_format=layout)
+        return self._bar
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class ProgressBar(_Bar):
+    """How far the proof is.
 
     Call it as ``bar(activity, best, bound)``: cycles of the best plan so far (infinite: none yet) and the proven lower bound.
     """
 
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
-        self._bar: Any = None
-
     def __call__(self, activity: str, best: float, bound: float) -> None:
         """Show the state of the search."""
-        if not self._shown:
+        bar = self._drawn(1.0, "{postfix}")
+        if bar is None:
             return
-        if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=1.0, leave=False, dynamic_ncols=True, bar_format="{desc} |{bar}| {postfix} [{elapsed}]"
-            )
         found = math.isfinite(best) and best > 0
-        self._bar.set_description(activity, refresh=False)
-        self._bar.n = min(1.0, bound / best) if found else 0.0
-        state = f"best {best:,.0f}, gap {100 * (1 - self._bar.n):.2f} %" if found else "no plan yet"
-        self._bar.set_postfix_str(f"{state}, bound {bound:,.0f} cycles", refresh=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        bar.set_description(activity, refresh=False)
+        bar.n = min(1.0, bound / best) if found else 0.0
+        state = f"best {best:,.0f}, gap {100 * (1 - bar.n):.2f} %" if found else "no plan yet"
+        bar.set_postfix_str(f"{state}, bound {bound:,.0f} cycles", refresh=True)
 
 
-class StepBar:
-    """How many of a known number of steps are done, on stderr; silent unless ``shown`` and stderr is a terminal.
-
-    Call it as ``bar(name of the step, done, total)``.
-    """
-
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
-        self._bar: Any = None
+class StepBar(_Bar):
+    """How many of a known number of steps are done. Call it as ``bar(name of the step, done, total)``."""
 
     def __call__(self, name: str, done: int, total: int) -> None:
         """Show the state."""
-        if not self._shown:
-            return
-        if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=total, leave=False, dynamic_ncols=True, bar_format="{desc} |{bar}| {n}/{total} [{elapsed}]"
-            )
-        self._bar.set_description(name, refresh=False)
-        self._bar.update(done - self._bar.n)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        bar = self._drawn(total, "{n}/{total}")
+        if bar is not None:
+            bar.set_description(name, refresh=False)
+            bar.update(done - bar.n)
 
 
 class Interruption:
