@@ -87,10 +87,6 @@ class Counted(MachinePricer):
         runs.allocator = self._allocator
         return runs
 
-    def problem(self, price: Price) -> SegmentProblem:
-        """The program of a price."""
-        return self._problem(price)
-
     def _solution(self, price: Price, problem: SegmentProblem, *given: Any) -> Solution:
         self._allocator.programs.add(problem)
         before = self._allocator.seconds["flows"]

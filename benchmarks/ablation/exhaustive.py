@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from benchmarks.ablation.counted import Counted
 from cmswitch.allocation.pricing import Price
-from cmswitch.allocation.segment import home_of
-from cmswitch.segmentation.search import CutGraph, Edge, KeptGraph, Node, Path, keeping_edge
-from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
+from cmswitch.segmentation.search import Edge, Node, Path, edge_filling, edge_keeping, every_edge
+from cmswitch.segmentation.switching import change_cycles, first_mode, needs, next_mode
 
 Stop = Callable[[], bool]
 
@@ -41,29 +40,16 @@ def count(edges: Iterator[Edge], pricer: Counted, stop: Stop) -> Needed:
         requests += 1
         if id(edge.price) not in prices:
             prices.add(id(edge.price))
-            programs.add(hash(pricer.problem(edge.price)))
+            programs.add(hash(pricer.problem_of(edge.price)))
             edge.price.problem = None
     return Needed(requests, len(programs), True)
 
 
-def every_edge(pricer: Counted) -> Iterator[Edge]:
-    """Every segment between every two states that can be reached."""
-    graph = KeptGraph(CutGraph(pricer))
-    nodes: list[dict[Node, None]] = [{} for _ in range(len(pricer.workload.cells) + 1)]
-    nodes[0][Node(0, ())] = None
-    for here in nodes[:-1]:
-        for node in here:
-            for edge in graph.edges(node, 0.0, math.inf):
-                nodes[edge.target.cut][edge.target] = None
-                yield edge
-
-
 def every_segment(pricer: Counted) -> Iterator[Edge]:
     """Every run of cells that fits the chip, with nothing kept, by its end."""
-    workload = pricer.workload
-    for last in range(1, len(workload.cells) + 1):
+    for last in range(1, len(pricer.workload.cells) + 1):
         for first in _starts(pricer, last):
-            yield Edge(Node(first, ()), Node(last, ()), (), 0, pricer.price(first, last, ()))
+            yield edge_keeping(pricer, Node(first, ()), last)
 
 
 def _starts(pricer: Counted, last: int) -> Iterator[int]:
@@ -96,7 +82,7 @@ class _Best:
 def published(pricer: Counted, keep: bool, stop: Stop) -> tuple[Path | None, Needed]:
     """The plan of the published dynamic programme (None: stopped before), and the programs it needed."""
     chip, cells = pricer.workload.chip, len(pricer.workload.cells)
-    best = [_Best(0.0, mode=0 if chip.modes.switchable else chip.arrays), *(_Best() for _ in range(cells))]
+    best = [_Best(0.0, mode=first_mode(chip)), *(_Best() for _ in range(cells))]
     programs: set[int] = set()
     requests = 0
     for last in range(1, cells + 1):
@@ -109,9 +95,8 @@ def published(pricer: Counted, keep: bool, stop: Stop) -> tuple[Path | None, Nee
                 _solve(pricer, edge.price, programs, stop)
                 if edge.price.exact is None:
                     continue
-                mode = _mode(before.mode, edge, pricer)
-                switch = chip.switch_cycles(max(0, mode - before.mode), max(0, before.mode - mode))
-                cost = before.cost + edge.price.cost + switch
+                mode = next_mode(before.mode, needs(edge), chip)
+                cost = before.cost + edge.price.cost + change_cycles(before.mode, mode, chip)
                 if cost < best[last].cost:
                     best[last] = _Best(cost, edge, before, mode)
     return best[-1].path(), Needed(requests, len(programs), True)
@@ -120,32 +105,22 @@ def published(pricer: Counted, keep: bool, stop: Stop) -> tuple[Path | None, Nee
 def _ways(before: _Best, first: int, last: int, pricer: Counted, keep: bool) -> Iterator[Edge]:
     """The segment after the plan so far, with nothing more kept and with what each home has room for."""
     source = Node(first, ()) if before.edge is None else before.edge.target
-    workload, kept = pricer.workload, source.kept
-    carried = tuple((t, h) for t, h in kept if workload.last_use[t] > last)
-    arrays = sum(home_of(workload, t, h).arrays for t, h in kept)
-    yield Edge(source, Node(last, carried), kept, arrays, pricer.price(first, last, kept))
+    yield edge_keeping(pricer, source, last)
     for home in pricer.homes if keep else ():
-        more = keeping_edge(source, last, pricer, home)
-        if more.resident != kept:
+        more = edge_filling(pricer, source, last, home)
+        if more.resident != source.kept:
             yield more
-
-
-def _mode(mode: int, edge: Edge, pricer: Counted) -> int:
-    chip = pricer.workload.chip
-    if not chip.modes.switchable:
-        return chip.arrays
-    compute, memory = needs(edge)
-    return min(max(mode, compute), chip.arrays - memory)
 
 
 def _solve(pricer: Counted, price: Price, programs: set[int], stop: Stop) -> None:
     if not price.solved:
-        programs.add(hash(pricer.problem(price)))
+        programs.add(hash(pricer.problem_of(price)))
         pricer.solve(price, stop)
 
 
 def eager(pricer: Counted, stop: Stop) -> tuple[Path | None, Needed]:
-    """The best plan once the program of every segment in every state is solved (None: stopped before), and those programs."""
+    """The plan with the fewest cycles before switches, once the program of every segment in every state is solved (None: stopped
+    before), and those programs."""
     edges = list(every_edge(pricer))
     programs: set[int] = set()
     for number, edge in enumerate(edges):
@@ -158,9 +133,3 @@ def eager(pricer: Counted, stop: Stop) -> tuple[Path | None, Needed]:
         if before.cost + edge.price.cost < there.cost:
             best[edge.target] = _Best(before.cost + edge.price.cost, edge, before)
     return best[Node(len(pricer.workload.cells), ())].path(), Needed(len(edges), len(programs), True)
-
-
-def cycles_of(path: Path, pricer: Counted) -> float:
-    """The cycles of a path of solved segments, switches included."""
-    chip = pricer.workload.chip
-    return path.cost + sum(switch_cycles(cheapest_modes([needs(e) for e in path.edges], chip), chip))

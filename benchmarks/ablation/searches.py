@@ -17,7 +17,7 @@ from typing import Any
 
 import hw
 from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator, deadline
-from benchmarks.ablation.exhaustive import Needed, count, eager, every_edge, every_segment, published
+from benchmarks.ablation.exhaustive import Needed, count, eager, every_segment, published
 from benchmarks.networks import CHIPS, Case, find_cases
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
 from benchmarks.settings import Outcome, measure_each
@@ -29,7 +29,7 @@ from cmswitch.lowering import lower
 from cmswitch.pipeline import SEARCH_SHARE, schedule_limits
 from cmswitch.segmentation.plan import Plan
 from cmswitch.segmentation.schedule import Found, find_plan, plan_of
-from cmswitch.segmentation.search import Path
+from cmswitch.segmentation.search import Path, every_edge
 from cmswitch.simulator import simulate
 
 GAP = 1e-3

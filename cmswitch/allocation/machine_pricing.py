@@ -97,7 +97,7 @@ class MachinePricer(Pricer):
             self.bound_runs(price)
             return
         start = self._allocator.cpu_seconds()
-        problem = self._problem(price)
+        problem = self.problem_of(price)
         if price.tightenings == 0:
             cheap = float(lower_bound(problem))
             if price.by_flow and cheap < price.bound:
@@ -114,7 +114,7 @@ class MachinePricer(Pricer):
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`."""
         start = self._allocator.cpu_seconds()
-        problem = self._problem(price)
+        problem = self.problem_of(price)
         built = self._allocator.cpu_seconds()
         solution = self._allocator.solutions.get(problem)
         if solution is None:
@@ -169,7 +169,7 @@ class MachinePricer(Pricer):
             return Solution(None, None, bound)
         return replace(best, bound=bound)
 
-    def _problem(self, price: Price) -> SegmentProblem:
+    def problem_of(self, price: Price) -> SegmentProblem:
         """The program of a price, kept until it is solved."""
         if price.problem is None:
             first, last, kept = price.representative

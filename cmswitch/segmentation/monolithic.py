@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 from cmswitch.allocation.machine_pricing import MachinePricer
-from cmswitch.segmentation.search import CutGraph, KeptGraph, Node
+from cmswitch.segmentation.search import Node, every_edge
 from formulations.monolithic import Candidate, MonolithicProblem
 
 
 def monolithic_problem(pricer: MachinePricer) -> MonolithicProblem:
     """Every segment between every two states that can be reached, with nothing pruned by a bound."""
-    graph, chip = KeptGraph(CutGraph(pricer)), pricer.workload.chip
-    nodes = [Node(0, ())]
-    numbers = {nodes[0]: 0}
-    candidates = []
-    for node in nodes:  # grows while it is walked
-        if node.cut == len(pricer.workload.cells):
-            continue
-        for edge in graph.edges(node, 0.0, math.inf):
-            if edge.target not in numbers:
-                numbers[edge.target] = len(nodes)
-                nodes.append(edge.target)
-            problem = pricer.segment(node.cut, edge.target.cut, edge.resident).problem
-            candidates.append(Candidate(numbers[node], numbers[edge.target], node.cut, edge.kept_arrays, problem))
+    chip, numbers, candidates = pricer.workload.chip, {Node(0, ()): 0}, []
+    for edge in every_edge(pricer):
+        source, target = numbers[edge.source], numbers.setdefault(edge.target, len(numbers))
+        first, last = edge.source.cut, edge.target.cut
+        problem = pricer.segment(first, last, edge.resident).problem
+        candidates.append(Candidate(source, target, first, edge.kept_arrays, problem))
     return MonolithicProblem(
         end=numbers[Node(len(pricer.workload.cells), ())],
         positions=len(pricer.workload.cells),

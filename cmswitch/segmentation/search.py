@@ -47,7 +47,7 @@ class Edge:
 
 @dataclass
 class Label:
-    """Best known way to a node: by lower bound, and by solved edges only."""
+    """Best way to a node: by lower bound, and by what segments are known to cost."""
 
     bound: float = math.inf
     bound_edge: Edge | None = None
@@ -67,7 +67,7 @@ class Path:
 
     @property
     def cost(self) -> float:
-        """Cycles of its segments, without switches; infinite unless all are solved."""
+        """Cycles of its segments, without switches; infinite unless a cost of each is known."""
         return sum(edge.price.cost for edge in self.edges)
 
 
@@ -142,8 +142,16 @@ class CutGraph:
 
     def unkept(self, path: Path) -> Path:
         """The plan with the cuts of ``path`` in which nothing is kept across them."""
-        edges = [Edge(e.source, e.target, (), 0, self.pricer.price(e.source.cut, e.target.cut, ())) for e in path.edges]
-        return Path(tuple(edges))
+        return Path(tuple(edge_keeping(self.pricer, e.source, e.target.cut) for e in path.edges))
+
+
+def edge_keeping(pricer: Pricer, node: Node, last: int, new: Kept = ()) -> Edge:
+    """The segment from ``node`` to the cut ``last`` that keeps ``new`` tensors besides those kept before it."""
+    workload = pricer.workload
+    resident = tuple(sorted((*node.kept, *new)))
+    target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
+    arrays = sum(home_of(workload, t, h).arrays for t, h in resident)
+    return Edge(node, target, resident, arrays, pricer.price(node.cut, last, resident))
 
 
 def keeping(path: Path, pricer: Pricer) -> Path | None:
@@ -152,27 +160,22 @@ def keeping(path: Path, pricer: Pricer) -> Path | None:
         return None
     node, edges = Node(0, ()), []
     for edge in path.edges:
-        edges.append(keeping_edge(node, edge.target.cut, pricer, "buffer"))
+        edges.append(edge_filling(pricer, node, edge.target.cut, "buffer"))
         node = edges[-1].target
     return Path(tuple(edges))
 
 
-def keeping_edge(node: Node, last: int, pricer: Pricer, home: Home) -> Edge:
+def edge_filling(pricer: Pricer, node: Node, last: int, home: Home) -> Edge:
     """The segment from ``node`` to the cut ``last`` that keeps what it produces in ``home`` while that has room."""
     workload = pricer.workload
-    held = [home_of(workload, t, h) for t, h in node.kept]
-    arrays = pricer.limits.memory - sum(place.arrays for place in held)
-    space = workload.chip.buffer.capacity_bytes - sum(_buffer_bytes(place) for place in held)
+    arrays, space = _room(pricer, node.kept)
     new: list[tuple[int, Home]] = []
     for tensor in outliving(workload, node.cut, last):
         place = home_of(workload, tensor, home)
         if place.arrays <= arrays and _buffer_bytes(place) <= space:
             new.append((tensor, home))
             arrays, space = arrays - place.arrays, space - _buffer_bytes(place)
-    resident = tuple(sorted((*node.kept, *new)))
-    target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
-    kept_arrays = sum(home_of(workload, t, h).arrays for t, h in resident)
-    return Edge(node, target, resident, kept_arrays, pricer.price(node.cut, last, resident))
+    return edge_keeping(pricer, node, last, tuple(new))
 
 
 def outliving(workload: Workload, first: int, last: int) -> Iterator[int]:
@@ -201,28 +204,18 @@ class KeptGraph:
             last = cut_edge.target.cut
             key = (node, last)
             if key not in self._edges:
-                self._edges[key] = tuple(self._expand(node, last))
+                self._edges[key] = tuple(
+                    edge_keeping(self.pricer, node, last, new) for new in self._new_kept(node, last)
+                )
             room = cutoff - reached - self.ahead[last]
             for edge in self._edges[key]:
                 if edge.price.bound < room:
                     yield edge
 
-    def _expand(self, node: Node, last: int) -> Iterator[Edge]:
-        workload = self.pricer.workload
-        carried = tuple((t, h) for t, h in node.kept if workload.last_use[t] > last)
-        for new in self._new_kept(node, last):
-            resident = tuple(sorted(node.kept + new))
-            price = self.pricer.price(node.cut, last, resident)
-            arrays = sum(home_of(workload, t, h).arrays for t, h in resident)
-            yield Edge(node, Node(last, tuple(sorted(carried + new))), resident, arrays, price)
-
     def _new_kept(self, node: Node, last: int) -> list[Kept]:
         """The sets of tensors produced in the segment that may be kept from now on, none first."""
-        workload, chip = self.pricer.workload, self.pricer.workload.chip
-        held = [home_of(workload, t, h) for t, h in node.kept]
-        arrays = self.pricer.limits.memory - sum(p.arrays for p in held)
-        space = chip.buffer.capacity_bytes - sum(_buffer_bytes(p) for p in held)
-        sets: list[tuple[Kept, int, int]] = [((), arrays, space)]
+        workload = self.pricer.workload
+        sets: list[tuple[Kept, int, int]] = [((), *_room(self.pricer, node.kept))]
         for tensor in outliving(workload, node.cut, last):
             places = [home_of(workload, tensor, h) for h in self._homes]
             if len(sets) * (1 + len(places)) > MOST_KEPT_SETS:
@@ -235,6 +228,25 @@ class KeptGraph:
                 if p.arrays <= arrays and _buffer_bytes(p) <= space
             ]
         return [kept for kept, _, _ in sets]
+
+
+def every_edge(pricer: Pricer) -> Iterator[Edge]:
+    """Every segment between every two nodes that can be reached, with nothing pruned by a bound."""
+    graph = KeptGraph(CutGraph(pricer))
+    nodes: list[dict[Node, None]] = [{} for _ in graph.ahead]
+    nodes[0][Node(0, ())] = None
+    for here in nodes[:-1]:
+        for node in here:
+            for edge in graph.edges(node, 0.0, math.inf):
+                nodes[edge.target.cut][edge.target] = None
+                yield edge
+
+
+def _room(pricer: Pricer, kept: Kept) -> tuple[int, int]:
+    """Arrays in memory mode and bytes of the buffer that ``kept`` tensors leave."""
+    held = [home_of(pricer.workload, t, h) for t, h in kept]
+    arrays = pricer.limits.memory - sum(place.arrays for place in held)
+    return arrays, pricer.workload.chip.buffer.capacity_bytes - sum(_buffer_bytes(place) for place in held)
 
 
 def _buffer_bytes(place: Place) -> int:
@@ -378,7 +390,7 @@ def _worth_solving(edges: Sequence[Edge], missing: float) -> list[Edge]:
 
 
 def walk(labels: list[dict[Node, Label]], by_bound: bool) -> Path:
-    """The path that ends at the last cut, by bounds or by solved costs."""
+    """The path that ends at the last cut, by bounds or by known costs."""
     edges: list[Edge] = []
     label = labels[-1][Node(len(labels) - 1, ())]
     while (edge := label.bound_edge if by_bound else label.cost_edge) is not None:
