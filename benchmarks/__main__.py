@@ -9,7 +9,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -18,7 +18,6 @@ from benchmarks import accuracy, compile_time, networks, sensitivity, verificati
 from benchmarks.ablation import command as ablation
 from benchmarks.fuzz import command as fuzz
 from benchmarks.networks import UsageError
-from benchmarks.record import record, write_plot
 from benchmarks.settings import Outcome, Settings
 from cmswitch.options import seconds
 
@@ -96,12 +95,8 @@ def _measure(given: argparse.Namespace) -> int:
     )
     given.out.mkdir(parents=True, exist_ok=True)  # before the work: a run may take an hour
     outcome = chosen.run(settings)
-    parameters = {**settings.parameters, **outcome.parameters}
-    text = record(given.name, settings.seed, parameters, outcome.rows, outcome.summary)
-    (given.out / f"{given.name}.json").write_text(text, encoding="utf-8")
-    write_plot(given.out / f"{given.name}.png", outcome.plot_size, outcome.draw)
-    print(outcome.text, end="")
-    return 1 if outcome.failed else 0
+    outcome = replace(outcome, parameters={**settings.parameters, **outcome.parameters})
+    return outcome.publish(given.out, given.name, settings.seed)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -171,7 +171,7 @@ def _segment(segment: SegmentCycles, error: float) -> list[float]:
 def summarize(rows: Sequence[Row]) -> dict[str, object]:
     """Mean and worst size of the errors, and everything that fails, line by line."""
     summary: dict[str, object] = {"lines": len(rows), "missing": sum("missing" in row for row in rows)}
-    failures = [f"{_name(row)}: {name}" for row in rows for name in _fails(row)]
+    failures = [f"{_name(row)}: {name}" for row in rows for name in row.get("fails", ())]
     for key, what in ERRORS.items():
         sizes = [abs(value) for row in rows if isinstance(value := row.get(key), float)]
         mean = average(sizes)
@@ -179,12 +179,6 @@ def summarize(rows: Sequence[Row]) -> dict[str, object]:
         if mean is not None and mean > MEAN_BAR:
             failures.append(f"all lines: mean error on {what} above {100 * MEAN_BAR:g} %")
     return {**summary, "failures": failures}
-
-
-def _fails(row: Row) -> list[str]:
-    found = row.get("fails", [])
-    assert isinstance(found, list)
-    return found
 
 
 def _name(row: Row) -> str:
@@ -208,7 +202,7 @@ def _draw(figure: Any, rows: Sequence[Row]) -> None:
     axes = figure.subplots()
     for shift, (key, what) in zip((0.2, -0.2), ERRORS.items(), strict=True):
         places = [place + shift for place in range(len(shown))]
-        axes.barh(places, [100 * float(str(row[key])) for row in shown], height=0.38, label=f"error on {what}")
+        axes.barh(places, [100 * row[key] for row in shown], height=0.38, label=f"error on {what}")
     for bar in (-WORST_BAR, WORST_BAR):
         axes.axvline(100 * bar, color="grey", linestyle="--", linewidth=1)
     axes.set_yticks(range(len(shown)), [_name(row) for row in shown])

@@ -138,7 +138,7 @@ def _draw(figure: Any, rows: Sequence[Row]) -> None:
     left, right = figure.subplots(1, 2)
     starts = [0.0] * len(networks)
     for name in ACTIVITIES[:-1]:
-        spent = [float(str(row[f"{name}_seconds"] or 0)) for row in networks]
+        spent = [row[f"{name}_seconds"] or 0.0 for row in networks]
         left.barh(range(len(networks)), spent, left=starts, label=name)
         starts = [start + more for start, more in zip(starts, spent, strict=True)]
     left.set_yticks(range(len(networks)), [f"{row['network']} ({row['chip']})" for row in networks])

@@ -295,7 +295,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def _line(domain: str, operator: str, rows: Sequence[Row]) -> str:
-    versions = sorted({int(str(row["version"])) for row in rows})
+    versions = sorted({row["version"] for row in rows})
     found = [place for place in PLACES if any(place in _placed(row) for row in rows)]
     reasons: dict[str, int] = {}
     for row in rows:

@@ -18,7 +18,7 @@ SCHEMA = 1
 PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx", "networkx", "pydantic", "simpy")
 """Packages that a result depends on."""
 
-Row = Mapping[str, object]
+Row = Mapping[str, Any]
 """One line of a result. A row with the key ``missing`` has no figures: its text says why."""
 
 

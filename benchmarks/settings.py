@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.networks import Case
-from benchmarks.record import Row
+from benchmarks.record import Row, record, write_plot
 
 T = TypeVar("T")
 
@@ -49,6 +51,14 @@ class Outcome:
     failed: bool
     parameters: Row
 
+    def publish(self, folder: Path, name: str, seed: int) -> int:
+        """Write ``NAME.json`` and ``NAME.png`` into ``folder``, print the text, and return 1 if it failed, else 0."""
+        text = record(name, seed, self.parameters, self.rows, self.summary)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        write_plot(folder / f"{name}.png", self.plot_size, self.draw)
+        print(self.text, end="")
+        return int(self.failed)
+
 
 def measure_each(
     benchmark: str, items: Sequence[T], identify: Callable[[T], Row], measure: Callable[[T], Row]
@@ -66,6 +76,12 @@ def measure_each(
     except (KeyboardInterrupt, SystemExit):
         print(f"{benchmark}: stopped; recording what was measured", file=sys.stderr, flush=True)
     return [*rows, *({**identify(item), "missing": "the run was stopped before"} for item in items[len(rows) :])]
+
+
+def deadline(seconds: float) -> Callable[[], bool]:
+    """Whether ``seconds`` of wall clock from now have passed."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 def average(values: Iterable[float]) -> float | None:

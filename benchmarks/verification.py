@@ -88,19 +88,15 @@ COLUMNS = (
 def run(settings: Settings) -> Outcome:
     """Verify every network on every chip in all ways; fails if one has no result or does not hold what it has to."""
     groups = [Group(case, chip) for case in settings.cases for chip in settings.chips]
-    found: list[list[Row]] = []
-
-    def measured(group: Group) -> Row:
-        found.append(measure(group, settings))
-        return group.row
-
-    stopped = measure_each("verification", groups, lambda group: group.row, measured)[len(found) :]
-    rows = [*(row for made in found for row in made), *stopped]
+    found = measure_each(
+        "verification", groups, lambda group: group.row, lambda group: {"rows": measure(group, settings)}
+    )
+    rows: list[Row] = [row for made in found for row in made.get("rows", [made])]
     failures = [f"{_name(row)}: {why}" for row in rows for why in broken_rules(row)]
     present = [row for row in rows if "missing" not in row]
     summary: dict[str, object] = {"lines": len(rows), "missing": len(rows) - len(present)}
     for key in ("products", "exact_products", "operators", "exact_operators"):
-        summary[key] = sum(int(str(row[key])) for row in present)
+        summary[key] = sum(row[key] for row in present)
     return Outcome(
         rows=rows,
         summary={**summary, "failures": failures},

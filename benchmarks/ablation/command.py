@@ -6,7 +6,6 @@ import argparse
 from importlib import import_module
 
 from benchmarks.networks import UsageError
-from benchmarks.record import record, write_plot
 from benchmarks.settings import Outcome
 from cmswitch.naming import nearest
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
@@ -40,16 +39,11 @@ def run(given: argparse.Namespace) -> int:
     if given.only:
         _check(given.only)
     given.out.mkdir(parents=True, exist_ok=True)
-    failed = False
+    codes = []
     for part in PARTS if given.part == "all" else (given.part,):
         outcome: Outcome = import_module(PARTS[part]).run(given)
-        name = f"ablation-{part}"
-        text = record(name, given.seed, outcome.parameters, outcome.rows, outcome.summary)
-        (given.out / f"{name}.json").write_text(text, encoding="utf-8")
-        write_plot(given.out / f"{name}.png", outcome.plot_size, outcome.draw)
-        print(outcome.text, end="")
-        failed |= outcome.failed
-    return 1 if failed else 0
+        codes.append(outcome.publish(given.out, f"ablation-{part}", given.seed))
+    return max(codes)
 
 
 def _check(names: list[str]) -> None:

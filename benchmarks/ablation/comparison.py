@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from benchmarks.ablation.figures import draw, summarize, tables
 from benchmarks.ablation.pairs import DEFAULT, PAIRS, Pair, Run
@@ -148,6 +147,6 @@ def _figures(run: Run) -> dict[str, object]:
         "programs": run.programs,
         "nodes": run.nodes,
         "objective": None if run.cost is None else float(run.cost),
-        "exact": None if run.cost is None else str(Fraction(run.cost)),
+        "exact": None if run.cost is None else str(run.cost),
         "bound": run.bound,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -128,9 +127,3 @@ PRICERS: Mapping[tuple[bool, bool], type[Counted]] = {
     (False, False): _NoCacheNoBounds,
 }
 """By whether there are a cache and bounds."""
-
-
-def deadline(seconds: float) -> Callable[[], bool]:
-    """Whether ``seconds`` from now have passed."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end

@@ -16,31 +16,33 @@ TARGETS = {"1-3": 0.1, "4-7": 0.5, "8-12": 3.0}
 """Median CPU seconds that the default pair is to take, build included."""
 FACTORS = tuple(2.0**k for k in range(13))
 PAPER = "literal"
+BESIDE = ("default", "throughput", PAPER)
+"""Forms whose fastest pairs are shown side by side."""
 
-Rows = Sequence[dict[str, Any]]
+Rows = Sequence[Row]
 
 
-def summarize(rows: Sequence[Row], default: str) -> dict[str, Any]:
+def summarize(rows: Rows, default: str) -> dict[str, Any]:
     """Everything that is computed from the rows; ``default`` is the name of the compiler's pair."""
-    known: Rows = [dict(row) for row in rows]
-    found = [row for row in known if "missing" not in row]
+    found = [row for row in rows if "missing" not in row]
     return {
         "default": default,
         "targets": [_target(found, size, default) for size in SIZES],
-        "recommendation": recommend(known),
-        "profiles": {model: profiles(known, model) for model in _models(found)},
+        "recommendation": recommend(rows),
+        "profiles": {model: profiles(rows, model) for model in _models(rows)},
         "disagreements": disagreements(found),
-        "missing": sum("missing" in row for row in known),
+        "missing": len(rows) - len(found),
     }
 
 
-def pair_of(row: dict[str, Any]) -> str:
+def pair_of(row: Row) -> str:
     """The name of the row's pair."""
     return f"{row['form']}:{row['solver']}"
 
 
 def _models(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["cost_model"] for row in rows))
+    """Cost models of which there are results."""
+    return list(dict.fromkeys(row["cost_model"] for row in rows if "missing" not in row))
 
 
 def _target(rows: Rows, size: str, default: str) -> dict[str, Any]:
@@ -88,9 +90,9 @@ def disagreements(rows: Rows) -> list[str]:
 # -- who is fast -----------------------------------------------------------------------------------------------------------
 
 
-def compared(rows: Rows, model: str) -> dict[str, dict[str, dict[str, Any]]]:
+def compared(rows: Rows, model: str) -> dict[str, dict[str, Row]]:
     """Rows of one cost model by segment and pair, of segments that every pair was asked for and reached."""
-    by_segment: dict[str, dict[str, dict[str, Any]]] = {}
+    by_segment: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.get("cost_model") == model:
             by_segment.setdefault(row["segment"], {})[pair_of(row)] = row
@@ -98,9 +100,8 @@ def compared(rows: Rows, model: str) -> dict[str, dict[str, dict[str, Any]]]:
     return {segment: own for segment, own in by_segment.items() if len(own) == most > 1}
 
 
-def _seconds(row: dict[str, Any]) -> float | None:
-    """CPU seconds to the solution; None if there is none."""
-    return max(row["cpu_seconds"], 1e-4) if row.get("solved") else None
+def _of_size(groups: dict[str, dict[str, Row]], size: str) -> list[dict[str, Row]]:
+    return [own for own in groups.values() if next(iter(own.values()))["size"] == size]
 
 
 def profiles(rows: Rows, model: str) -> dict[str, list[float]]:
@@ -108,7 +109,7 @@ def profiles(rows: Rows, model: str) -> dict[str, list[float]]:
     ratios: dict[str, list[float]] = {}
     groups = compared(rows, model)
     for own in groups.values():
-        times = {pair: seconds for pair, row in own.items() if (seconds := _seconds(row)) is not None}
+        times = {pair: max(row["cpu_seconds"], 1e-4) for pair, row in own.items() if row.get("solved")}
         for pair in own:
             ratios.setdefault(pair, [])
             if pair in times:
@@ -119,9 +120,9 @@ def profiles(rows: Rows, model: str) -> dict[str, list[float]]:
 def recommend(rows: Rows) -> dict[str, dict[str, str]]:
     """By cost model and size: of the pairs that solve most segments the one that takes the least CPU time on all of them."""
     advice: dict[str, dict[str, str]] = {}
-    for model in _models([row for row in rows if "missing" not in row]):
+    for model in _models(rows):
         for size in SIZES:
-            groups = [own for own in compared(rows, model).values() if next(iter(own.values()))["size"] == size]
+            groups = _of_size(compared(rows, model), size)
             if groups:
                 ranks = {pair: _rank([own[pair] for own in groups]) for pair in groups[0]}
                 advice.setdefault(model, {})[size] = min(ranks, key=ranks.__getitem__)
@@ -150,7 +151,7 @@ COLUMNS = (
 PAPER_COLUMNS = (
     Column("chip", "chip"),
     Column("operators", "size"),
-    *(Column(head, head) for head in ("default", "throughput", PAPER)),
+    *(Column(form, form) for form in BESIDE),
     Column(f"{PAPER} build", "build", decimals(3)),
 )
 TARGET_COLUMNS = (
@@ -164,21 +165,16 @@ TARGET_COLUMNS = (
 )
 
 
-def tables(rows: Sequence[Row], summary: dict[str, Any]) -> str:
+def tables(rows: Rows, summary: dict[str, Any]) -> str:
     """All of it for people."""
-    known: Rows = [dict(row) for row in rows]
-    texts = []
-    for model in _models([row for row in known if "missing" not in row]):
-        lines = list(_aggregates(known, model))
-        limits = list(lines[0]["gaps"]) if lines else []
-        gap_columns = [Column(f"gap at {limit} s", f"gap_{limit}", percent) for limit in limits]
-        for line in lines:
-            line.update({f"gap_{limit}": gap for limit, gap in line["gaps"].items()})
-        texts.append(
-            f"cost model {model}, segments that all pairs were given:\n{table([*COLUMNS, *gap_columns], lines)}"
-        )
+    limits = list(next((row["gaps"] for row in rows if "gaps" in row), {}))
+    columns = [*COLUMNS, *(Column(f"gap at {limit} s", f"gap_{limit}", percent) for limit in limits)]
+    texts = [
+        f"cost model {model}, segments that all pairs were given:\n{table(columns, _aggregates(rows, model, limits))}"
+        for model in _models(rows)
+    ]
     texts.append(
-        f"CPU seconds (median; segments solved) of the published form beside the default:\n{table(PAPER_COLUMNS, _beside(known))}"
+        f"CPU seconds (median; segments solved) of the published form beside the default:\n{table(PAPER_COLUMNS, _beside(rows))}"
     )
     texts.append(f"{summary['default']} on all segments:\n{table(TARGET_COLUMNS, summary['targets'])}")
     for model, advice in summary["recommendation"].items():
@@ -186,20 +182,18 @@ def tables(rows: Sequence[Row], summary: dict[str, Any]) -> str:
     return "\n".join([*texts, *(f"FAIL {line}" for line in summary["disagreements"])]) + "\n"
 
 
-def _aggregates(rows: Rows, model: str) -> Iterable[dict[str, Any]]:
+def _aggregates(rows: Rows, model: str, limits: Iterable[str]) -> Rows:
     """A line for each size and pair; a segment without a solution has a gap of 1."""
     groups = compared(rows, model)
     best = {segment: _least(own.values()) for segment, own in groups.items()}
+    lines = []
     for size in SIZES:
-        of_size = {segment: own for segment, own in groups.items() if next(iter(own.values()))["size"] == size}
-        for pair in next(iter(of_size.values()), {}):
-            all_of = [own[pair] for own in of_size.values()]
+        of_size = _of_size(groups, size)
+        for pair in of_size[0] if of_size else ():
+            all_of = [own[pair] for own in of_size]
             own = [row for row in all_of if "missing" not in row]
-            limits: dict[str, Any] = next(
-                (row["gaps"] for one in groups.values() for row in one.values() if "gaps" in row), {}
-            )
             roots = [1 - row["root_bound"] / best[row["segment"]] for row in own if row["root_bound"] is not None]
-            yield {
+            line = {
                 "size": size,
                 "form": all_of[0]["form"],
                 "solver": all_of[0]["solver"],
@@ -211,16 +205,18 @@ def _aggregates(rows: Rows, model: str) -> Iterable[dict[str, Any]]:
                 "total": sum(row["cpu_seconds"] for row in own),
                 "nodes": _median(row["nodes"] for row in own),
                 "root_gap": average(roots),
-                "gaps": {limit: average(_gap(row, limit) for row in all_of) for limit in limits},
             }
+            gaps = {f"gap_{limit}": average(_gap(row, limit) for row in all_of) for limit in limits}
+            lines.append({**line, **gaps})
+    return lines
 
 
-def _gap(row: dict[str, Any], limit: str) -> float:
+def _gap(row: Row, limit: str) -> float:
     gap = row.get("gaps", {}).get(limit)
     return 1.0 if gap is None else gap
 
 
-def _least(rows: Iterable[dict[str, Any]]) -> float:
+def _least(rows: Iterable[Row]) -> float:
     return min((row["objective"] for row in rows if row.get("objective") is not None), default=0.0)
 
 
@@ -235,7 +231,7 @@ def _beside(rows: Rows) -> list[dict[str, Any]]:
     for chip in dict.fromkeys(row["chip"] for row in rows if "chip" in row):
         for size in SIZES:
             line: dict[str, Any] = {"chip": chip, "size": size}
-            for form in ("default", "throughput", PAPER):
+            for form in BESIDE:
                 own = [r for r in rows if r["form"] == form and r.get("chip") == chip and r.get("size") == size]
                 pairs = {pair: [row for row in own if pair_of(row) == pair] for pair in map(pair_of, own)}
                 if not pairs:
@@ -256,7 +252,7 @@ def _beside(rows: Rows) -> list[dict[str, Any]]:
 STYLES = {"highs": "-", "highs-pyomo": "--", "cp-sat": ":", "scip": "-.", "combinatorial": "-", "auto": "-"}
 
 
-def draw(figure: Any, rows: Sequence[Row], summary: dict[str, Any]) -> None:
+def draw(figure: Any, rows: Rows, summary: dict[str, Any]) -> None:
     """Performance profiles of both cost models; CPU seconds by the number of operators."""
     axes = figure.subplots(1, 3)
     for own, (model, found) in zip(axes, summary["profiles"].items(), strict=False):
@@ -274,10 +270,8 @@ def draw(figure: Any, rows: Sequence[Row], summary: dict[str, Any]) -> None:
             own.legend(fontsize=7)
     last = axes[-1]
     for form, mark in (("default", "o"), (PAPER, "x")):
-        own_rows: Rows = [dict(row) for row in rows if row["form"] == form and row.get("solved")]
-        fastest: dict[str, Any] = {}
-        for row in sorted(own_rows, key=lambda row: -row["cpu_seconds"]):
-            fastest[row["segment"]] = row
+        solved = [row for row in rows if row["form"] == form and row.get("solved")]
+        fastest = {row["segment"]: row for row in sorted(solved, key=lambda row: -row["cpu_seconds"])}
         points = [(row["operators"], row["cpu_seconds"]) for row in fastest.values()]
         last.plot([x for x, _ in points], [y for _, y in points], mark, markersize=4, label=form)
     for size, counts in SIZES.items():

@@ -27,14 +27,14 @@ def harvest(count: int, names: Sequence[str] = NETWORKS, chips: Sequence[str] = 
 
     Which of a network's is decided by the hash of its content, so that the choice neither depends on chance nor favours a place.
     """
-    cells: dict[tuple[str, str, str], list[HarvestedSegment]] = {}
+    found: dict[tuple[str, str, str], list[HarvestedSegment]] = {}
     for chip in chips:
         for case in find_cases(names):
             print(f"ablation: harvesting {case.name} on {chip}", file=sys.stderr, flush=True)
             for segment in segments_of(case, chip):
-                cells.setdefault((case.name, chip, segment.size), []).append(segment)
+                found.setdefault((case.name, chip, segment.size), []).append(segment)
     order = [(name, chip, size) for name in names for chip in chips for size in SIZES]
-    queues = [iter(sorted(cells.get(cell, []), key=lambda s: s.content)) for cell in order]
+    queues = [iter(sorted(found.get(place, []), key=lambda s: s.content)) for place in order]
     taken: dict[str, HarvestedSegment] = {}
     while queues:
         for queue in list(queues):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pyomo.environ as pyo
 
 from benchmarks.ablation.segments import HarvestedSegment
+from benchmarks.settings import deadline
 from cmswitch.allocation.solving import Allocator
 from formulations import (
     bound_times,
@@ -86,7 +87,7 @@ class Pair(ABC):
 
     @abstractmethod
     def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
-        """Solve ``segment`` in at most ``limit`` seconds of the solver. SolverFailure or ValueError if there is no result."""
+        """Solve ``segment`` in at most ``limit`` seconds of wall clock. SolverFailure or ValueError if there is no result."""
 
     @abstractmethod
     def root_bound(self, segment: HarvestedSegment) -> float | None:
@@ -184,7 +185,7 @@ class ProgramPair(Pair):
         self._built: tuple[Any, pyo.ConcreteModel, float] | None = None
 
     def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
-        """See :class:`Pair`. The limit is in seconds of wall clock, as backends count."""
+        """See :class:`Pair`."""
         form, problem = FORMS[self.form], getattr(segment, self.cost_model)
         done = _Optimiser(form, problem, self.solver, limit, seed)
         model, build = self._first(problem) if form.solve is None else (None, 0.0)
@@ -226,9 +227,9 @@ class BoxesPair(Pair):
         super().__init__("boxes", COMBINATORIAL, "machine")
 
     def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
-        """See :class:`Pair`. The limit is in CPU seconds."""
+        """See :class:`Pair`."""
         start = time.process_time()
-        found = solve_segment(segment.machine, should_stop=_deadline(limit))
+        found = solve_segment(segment.machine, should_stop=deadline(limit))
         seconds = time.process_time() - start
         termination = "time_limit" if found.termination == "interrupted" else found.termination
         cost = None if found.cost is None else found.cost.total
@@ -265,11 +266,10 @@ class DefaultPair(Pair):
         super().__init__("default", Allocator().solver, "machine")
 
     def run(self, segment: HarvestedSegment, limit: float, seed: int) -> Run:
-        """See :class:`Pair`. The limit is in CPU seconds."""
+        """See :class:`Pair`."""
         allocator = Allocator(seed=seed)
         start = allocator.cpu_seconds()
-        stopped = _deadline(limit)
-        found = allocator.solve(segment.machine, stopped)
+        found = allocator.solve(segment.machine, deadline(limit))
         seconds = allocator.cpu_seconds() - start
         if allocator.journal.fallbacks:
             raise SolverFailure("; ".join(fallback.reason for fallback in allocator.journal.fallbacks))
@@ -279,11 +279,6 @@ class DefaultPair(Pair):
     def root_bound(self, segment: HarvestedSegment) -> float | None:
         """That of the search it begins with."""
         return float(lower_bound(segment.machine))
-
-
-def _deadline(limit: float) -> Callable[[], bool]:
-    end = time.process_time() + limit
-    return lambda: time.process_time() >= end
 
 
 DEFAULT = DefaultPair()

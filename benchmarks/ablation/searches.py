@@ -16,11 +16,11 @@ from fractions import Fraction
 from typing import Any
 
 import hw
-from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator, deadline
+from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator
 from benchmarks.ablation.exhaustive import Needed, count, eager, every_segment, published
 from benchmarks.networks import CHIPS, Case, find_cases
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
-from benchmarks.settings import Outcome, measure_each
+from benchmarks.settings import Outcome, deadline, measure_each
 from cmswitch import load_network
 from cmswitch.allocation.segment import SegmentBuilder
 from cmswitch.costs.workload import build_workload
@@ -42,6 +42,7 @@ TARGET_NETWORKS = ("light_resnet50", "light_densenet121", "zoo:bert-large")
 NETWORKS = (*TARGET_NETWORKS, "zoo:resnet18", "zoo:mobilenet_v2")
 LAZY, PUBLISHED, UNKEPT, EAGER = "lazy", "published", "published, nothing kept", "eager"
 SEARCHES = (LAZY, UNKEPT, PUBLISHED, EAGER)
+PLAN_FIGURES = ("predicted_cycles", "gap", "simulated_cycles", "segments")
 
 COLUMNS = (
     Column("network", "network"),
@@ -83,6 +84,11 @@ class Line:
     chip: str
     variant: Variant
 
+    @property
+    def identity(self) -> Row:
+        """What its row is known by."""
+        return {"network": self.case.name, "chip": self.chip, **vars(self.variant)}
+
 
 VARIANTS = (
     Variant(LAZY),
@@ -104,10 +110,10 @@ def run(given: argparse.Namespace) -> Outcome:
     measured = measure_each(
         "ablation",
         lines,
-        lambda line: {"network": line.case.name, "chip": line.chip, **vars(line.variant)},
+        lambda line: line.identity,
         lambda line: measure(line, given.limit, given.seed),
     )
-    rows = sorted(with_shares(measured), key=lambda row: (CHIPS.index(str(row["chip"])), str(row["network"])))
+    rows = sorted(with_shares(measured), key=lambda row: (CHIPS.index(row["chip"]), row["network"]))
     failed = failures(rows)
     return Outcome(
         rows=rows,
@@ -128,19 +134,17 @@ def run(given: argparse.Namespace) -> Outcome:
     )
 
 
-def measure(line: Line, time_limit: float, seed: int) -> dict[str, object]:
+def measure(line: Line, time_limit: float, seed: int) -> Row:
     """The row of one variant."""
-    v = line.variant
-    row: dict[str, object] = {"network": line.case.name, "chip": line.chip, **vars(v)}
     if line.case.model is None:
-        return {**row, "missing": line.case.missing}
+        return {**line.identity, "missing": line.case.missing}
     network = load_network(line.case.model, dims=line.case.dims)
-    return {**row, **figures(network, hw.load_chip(line.chip), v, time_limit, seed)}
+    return {**line.identity, **figures(network, hw.load_chip(line.chip), line.variant, time_limit, seed)}
 
 
 def figures(
     network: Network, chip: hw.Chip, variant: Variant, time_limit: float, seed: int = 0, gap: float = GAP
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """What one variant needs and finds for ``network`` on ``chip``.
 
     ``needed``: distinct programs that the search needs; with ``needed_complete`` false, at least. A search that would solve more
@@ -165,20 +169,12 @@ def figures(
         "cpu_seconds": round(spent, 3),
         "program_seconds": round(seconds["programs"], 3),
         "linear_seconds": round(seconds["flows"] + seconds["relaxations"], 3),
-        **(found.figures if found else dict.fromkeys(Result.KEYS)),
+        **(found or dict.fromkeys(PLAN_FIGURES)),
     }
 
 
-@dataclass(frozen=True)
-class Result:
-    """A plan, simulated."""
-
-    figures: dict[str, object]
-    KEYS = ("predicted_cycles", "gap", "simulated_cycles", "segments")
-
-
 class _Compilation:
-    """One network on one chip by one variant."""
+    """One network on one chip by one variant; what it finds are the ``PLAN_FIGURES`` of a plan."""
 
     def __init__(
         self,
@@ -194,7 +190,7 @@ class _Compilation:
         self.builder = SegmentBuilder(build_workload(network, chip, self.limits.compute))
         self.pricer_type = PRICERS[variant.cache, variant.bounds]
 
-    def lazy(self) -> tuple[Result, Needed]:
+    def lazy(self) -> tuple[Row, Needed]:
         """As the compiler does: all-compute first, then dual-mode from there."""
         stop, known, requests = deadline(self.time_limit), None, 0
         for schedule in ("all-compute", "dual-mode") if self.chip.modes.switchable else ("dual-mode",):
@@ -215,7 +211,7 @@ class _Compilation:
         solved = len(self.allocator.programs)
         return self._simulated(known.plan, known.cost, known.gap), Needed(requests, solved, not stop())
 
-    def exhaustive(self) -> tuple[Result | None, Needed]:
+    def exhaustive(self) -> tuple[Row | None, Needed]:
         """By the variant's search; None if it would take too long."""
         counted = self._count()
         if not counted.complete or (counted.distinct if self.variant.cache else counted.requests) > MOST_SOLVED:
@@ -238,29 +234,23 @@ class _Compilation:
     def _pricer(self) -> Counted:
         return self.pricer_type(self.builder, self.limits, self.allocator)
 
-    def _planned(self, pricer: Counted, path: Path) -> Result:
+    def _planned(self, pricer: Counted, path: Path) -> Row:
         plan, cost = plan_of(self.builder.workload, "dual-mode", self.limits, pricer, path, 0.0, False)
         return self._simulated(plan, cost, None)
 
-    def _simulated(self, plan: Plan, cost: Fraction, gap: float | None) -> Result:
+    def _simulated(self, plan: Plan, cost: Fraction, gap: float | None) -> Row:
         timing = simulate(lower(plan, self.builder.workload), self.chip)
-        return Result(
-            {
-                "predicted_cycles": float(cost),
-                "gap": gap,
-                "simulated_cycles": timing.total_cycles,
-                "segments": len(plan.segments),
-            }
-        )
+        found = (float(cost), gap, timing.total_cycles, len(plan.segments))
+        return dict(zip(PLAN_FIGURES, found, strict=True))
 
 
-def with_shares(rows: Sequence[Row]) -> list[dict[str, object]]:
+def with_shares(rows: Sequence[Row]) -> list[Row]:
     """The rows; those of lazy search with the ``share`` of the distinct programs of *published* that it solves, and the
     ``share_unkept`` of those of *published, nothing kept*."""
     return [
         {**row, "share": _share(row, rows, PUBLISHED), "share_unkept": _share(row, rows, UNKEPT)}
         if row["search"] == LAZY
-        else dict(row)
+        else row
         for row in rows
     ]
 
@@ -271,28 +261,32 @@ def _share(row: Row, rows: Sequence[Row], search: str) -> float | None:
         if (other["network"], other["chip"], other["search"]) != (row["network"], row["chip"], search):
             continue
         if other["cache"] and other["bounds"] and other.get("needed") and row.get("distinct") is not None:
-            return int(str(row["distinct"])) / int(str(other["needed"]))
+            return float(row["distinct"] / other["needed"])
     return None
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    """Rows that have to meet the target: lazy search, with cache and bounds, on the target networks."""
+    full = [row for row in rows if row["search"] == LAZY and row["cache"] and row["bounds"]]
+    return [row for row in full if row["network"] in TARGET_NETWORKS]
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
     """Target networks on which lazy search, with cache and bounds, solves too many programs (of *published*, or where that has no
     count, of *published, nothing kept*), or finds a plan worse than another's by more than the gap."""
     found = []
-    for row in rows:
-        if row.get("search") != LAZY or not (row["cache"] and row["bounds"]) or row["network"] not in TARGET_NETWORKS:
-            continue
+    for row in _judged(rows):
         name = f"{row['network']} on {row['chip']}"
         if "missing" in row:
             found.append(f"{name}: {row['missing']}")
             continue
         share = row["share_unkept"] if row["share"] is None else row["share"]
-        if not isinstance(share, float) or share > MOST_SHARE:
-            part = percent(share) if isinstance(share, float) else "an unknown part"
+        if share is None or share > MOST_SHARE:
+            part = "an unknown part" if share is None else percent(share)
             found.append(f"{name}: lazy search solves {part} of the programs of the published search")
         others = [r for r in rows if (r["network"], r["chip"]) == (row["network"], row["chip"]) and r["search"] != LAZY]
-        best = min((float(str(r["predicted_cycles"])) for r in others if r.get("predicted_cycles")), default=None)
-        if best is not None and float(str(row["predicted_cycles"])) * (1 - GAP) > best:
+        best = min((r["predicted_cycles"] for r in others if r.get("predicted_cycles")), default=None)
+        if best is not None and row["predicted_cycles"] * (1 - GAP) > best:
             found.append(f"{name}: another search finds {best:,.0f} cycles, better by more than the gap")
     return found
 
@@ -300,10 +294,9 @@ def failures(rows: Sequence[Row]) -> list[str]:
 def unfinished(rows: Sequence[Row]) -> list[str]:
     """Target networks of which lazy search, stopped before, has not shown that its plan is as good as any within the gap."""
     return [
-        f"{row['network']} on {row['chip']}: stopped at a gap of {percent(float(str(row['gap'])))}"
-        for row in rows
-        if row["search"] == LAZY and row["cache"] and row["bounds"] and row["network"] in TARGET_NETWORKS
-        if row.get("gap") is not None and float(str(row["gap"])) > GAP
+        f"{row['network']} on {row['chip']}: stopped at a gap of {percent(row['gap'])}"
+        for row in _judged(rows)
+        if row.get("gap") is not None and row["gap"] > GAP
     ]
 
 
@@ -325,7 +318,7 @@ def draw(axes: Any, rows: Sequence[Row]) -> None:
     for number, search in enumerate(SEARCHES):
         mine = [row for row in full if row["search"] == search]
         at = [places.index((row["network"], row["chip"])) + 0.2 * number for row in mine]
-        axes.barh(at, [int(str(row["needed"])) for row in mine], height=0.18, label=search)
+        axes.barh(at, [row["needed"] for row in mine], height=0.18, label=search)
     axes.set_yticks([i + 0.3 for i in range(len(places))], [f"{network} ({chip})" for network, chip in places])
     axes.invert_yaxis()
     axes.set_xscale("log")
