@@ -87,9 +87,10 @@ class Outcome:
 class Price:
     """What a segment costs: ``bound`` <= optimum <= ``cost`` (cycles; infinite: not known); once ``solved``, also an allocation.
 
-    ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed,
-    a bound on the segment whatever is kept). ``by_flow``: the bound of the segment's own flow is in ``bound``; ``tightenings`` of
-    the other bounds are; ``tight``: only solving raises it further. ``problem`` is the program, while it may be needed again.
+    Before that ``cost`` may be known from narrower limits or from more tensors kept. ``representative`` is the first segment of
+    this content that was met: (first cell, last cell, kept tensors; None: relaxed, a bound on the segment whatever is kept).
+    ``bound`` includes that of the segment's own flow if ``by_flow``, and the first ``tightenings`` of the others; ``tight``: only
+    solving raises it further. ``problem`` is the program, while it may be needed again.
     """
 
     representative: tuple[int, int, Kept | None]
@@ -120,7 +121,10 @@ class Effort:
 
 
 class Pricer(ABC):
-    """Prices the segments of one workload under ``limits``, by content: one cost model."""
+    """Prices the segments of one workload under ``limits``, by content: one cost model.
+
+    ``narrower`` has priced them under narrower limits: what a segment costs there it need not exceed here.
+    """
 
     cost_model: ClassVar[CostModelName]
     simulation_decides: ClassVar[bool] = True

@@ -45,10 +45,9 @@ class Evaluator:
         """A node of a public operator set."""
         made = [name for name in call.outputs if name]
         key = (call.id, call.operator, *((array.shape, array.dtype.str) for array in given.values()))
-        constants = (
-            self._constants
-        )  # by identity: a node's parts have names of their own, which a constant may have too
-        inline = {n for n, array in given.items() if array is constants.get(n) and array.size <= LARGEST_INLINE}
+        # by identity: a node's parts have names of their own, which a constant may have too
+        constants = {name: array for name, array in given.items() if array is self._constants.get(name)}
+        inline = {name for name, array in constants.items() if array.size <= LARGEST_INLINE}
         if key not in self._prepared:
             self._prepared[key] = _prepare(call, given, inline)
         run = self._prepared[key]

@@ -226,12 +226,9 @@ class _Describer:
         reset = None
         if kind == "GRU" and not resets_product:
             kept = {name: value for name, value in settings.items() if name != "linear_before_reset"}
-            if "activations" in kept:
-                kept["activations"] = kept["activations"][:1]
-            else:
-                kept["activations"] = ["Sigmoid"]
+            kept["activations"] = kept.get("activations", ["Sigmoid"])[:1]
             reset = replace(cell, id=f"{node.id}#reset", operator="RNN", attributes={"hidden_size": hidden, **kept})
-        first = tuple(node.inputs[i] if node.has(i) else "" for i in (4, 5))
+        first_state, first_cell = (node.inputs[i] if node.has(i) else "" for i in (4, 5))
         loop = Recurrence(
             cell=cell,
             steps=steps,
@@ -239,7 +236,7 @@ class _Describer:
             hidden=hidden,
             backwards=bool(node.integer("backwards", 0)),
             gates=node.inputs[0],
-            first=(first[0], first[1]),
+            first=(first_state, first_cell),
             bias=bias,
             final=self._final_cells.get(node.outputs[0], ""),
             reset=reset,

@@ -17,9 +17,9 @@ _SINGLE = OpSchema.FormalParameterOption.Single
 
 
 def check_well_formed(model: onnx.ModelProto, name: str) -> None:
-    """Raise InputError, naming every such node and value, if ``model`` (without functions) is not well formed."""
+    """Raise InputError, naming every such node and value, if ``model`` (no functions, plain domains) is not well formed."""
     problems = [*_repeated(model.graph), *_missing_outputs(model.graph)]
-    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    versions = {entry.domain: entry.version for entry in model.opset_import}
     newest = onnx.defs.onnx_opset_version()
     if versions.get("", 0) > newest:
         problems.append(
@@ -64,7 +64,7 @@ def _missing_outputs(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[str]:
-    domain = _domain(node.domain)
+    domain = node.domain
     if domain not in versions:
         known = ", ".join(quoted(d or "ai.onnx") for d in versions)
         yield (
@@ -98,7 +98,3 @@ def _node_problems(node: onnx.NodeProto, versions: dict[str, int]) -> Iterator[s
                 f"{called(node)}: attribute {attribute.name} is of type {kind}, "
                 f"which {node.op_type} does not take; {AGAIN}"
             )
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
