@@ -46,14 +46,14 @@ class Line:
     input_reuse: str
 
     @property
-    def row(self) -> dict[str, object]:
+    def identity(self) -> Row:
         """What identifies the row."""
         return {"network": self.case.name, "chip": self.chip, "input_reuse": self.input_reuse}
 
 
 def run(settings: Settings) -> Outcome:
     """Measure every line of ``settings``; fails if a line breaks a rule, has no result, or the errors exceed the bars."""
-    found = measure_each("accuracy", lines(settings), lambda line: line.row, lambda line: _measure(line, settings))
+    found = measure_each("accuracy", lines(settings), lambda line: _measure(line, settings))
     summary = summarize(found)
     return Outcome(
         rows=found,
@@ -83,7 +83,7 @@ def _measure(line: Line, settings: Settings) -> dict[str, object]:
     What a run that the time limit ends has found by then depends on the machine, so such a run is not repeated.
     """
     if line.case.model is None:
-        return {**line.row, "missing": line.case.missing}
+        return {**line.identity, "missing": line.case.missing}
     job = Job(
         model=line.case.model,
         dims=line.case.dims,
@@ -96,10 +96,10 @@ def _measure(line: Line, settings: Settings) -> dict[str, object]:
     )
     first = compile_job(job)
     if first.failure is not None:
-        return {**line.row, "missing": first.failure, "fails": ["no result"]}
+        return {**line.identity, "missing": first.failure, "fails": ["no result"]}
     ended = first.compiled["dual-mode"].termination == "time_limit"
     again = None if ended else compile_job(replace(job, schedules=SCHEDULES[:1], check=False))
-    return {**line.row, **judge(first.compiled, again)}
+    return {**line.identity, **judge(first.compiled, again)}
 
 
 def judge(compiled: Mapping[str, Compiled], again: Answer | None) -> dict[str, object]:

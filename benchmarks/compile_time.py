@@ -54,6 +54,11 @@ class Line:
     chip: str
     layers: int | None = None
 
+    @property
+    def identity(self) -> Row:
+        """What identifies the row."""
+        return {"network": self.case.name, "chip": self.chip}
+
 
 def run(settings: Settings) -> Outcome:
     """Measure each network on each chip, then encoders of growing depth; fails if a compilation gives no result."""
@@ -61,12 +66,7 @@ def run(settings: Settings) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         lines = [Line(case, chip) for chip in settings.chips for case in settings.cases]
         lines += [Line(encoder(layers, Path(folder)), chip, layers) for chip in settings.chips for layers in depths]
-        rows = measure_each(
-            "compile_time",
-            lines,
-            lambda line: {"network": line.case.name, "chip": line.chip},
-            lambda line: measure(line, settings),
-        )
+        rows = measure_each("compile_time", lines, lambda line: measure(line, settings))
     failures = [f"{row['network']} on {row['chip']}: {row['missing']}" for row in rows if row.get("failed")]
     return Outcome(
         rows=rows,
@@ -101,7 +101,7 @@ def encoder(layers: int, folder: Path) -> Case:
 def measure(line: Line, settings: Settings) -> dict[str, object]:
     """The row of one compilation, by the command that a user would give."""
     case = line.case
-    row: dict[str, object] = {"network": case.name, "chip": line.chip, "layers": line.layers}
+    row = {**line.identity, "layers": line.layers}
     if case.model is None:
         return {**row, "missing": case.missing, "failed": False}
     options = ["--json", "--quiet", "--time-limit", f"{settings.time_limit:g}", "--seed", str(settings.seed)]

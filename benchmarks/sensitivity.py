@@ -68,7 +68,7 @@ class Point:
     change: Change
 
     @property
-    def row(self) -> dict[str, object]:
+    def identity(self) -> Row:
         """What identifies the row."""
         value = " x ".join(map(str, self.change.values()))
         return {"network": self.case.name, "chip": self.chip, "assumption": self.assumption, "value": value}
@@ -77,9 +77,7 @@ class Point:
 def run(settings: Settings) -> Outcome:
     """Measure all points. A value that the preset already has is compiled once for all assumptions; fails without a result."""
     known: dict[tuple[str, str], Answer] = {}
-    rows = measure_each(
-        "sensitivity", points(settings), lambda point: point.row, lambda point: _measure(point, settings, known)
-    )
+    rows = measure_each("sensitivity", points(settings), lambda point: _measure(point, settings, known))
     failures = [
         f"{' '.join(str(row[k]) for k in ('network', 'chip', 'assumption', 'value'))}: {row['missing']}"
         for row in rows
@@ -114,7 +112,7 @@ def points(settings: Settings) -> list[Point]:
 def _measure(point: Point, settings: Settings, known: dict[tuple[str, str], Answer]) -> dict[str, object]:
     case = point.case
     if case.model is None:
-        return {**point.row, "missing": case.missing, "failed": False}
+        return {**point.identity, "missing": case.missing, "failed": False}
     chip = hw.load_chip(point.chip)
     as_is = chip.with_changes(**point.change).sha256 == chip.sha256
     key = (case.name, point.chip)
@@ -128,8 +126,8 @@ def _measure(point: Point, settings: Settings, known: dict[tuple[str, str], Answ
     if as_is:
         known[key] = answer
     if answer.failure is not None:
-        return {**point.row, "preset": as_is, "missing": answer.failure, "failed": True}
-    return {**point.row, "preset": as_is, **figures(answer.compiled)}
+        return {**point.identity, "preset": as_is, "missing": answer.failure, "failed": True}
+    return {**point.identity, "preset": as_is, **figures(answer.compiled)}
 
 
 def figures(compiled: Mapping[str, Compiled]) -> dict[str, object]:

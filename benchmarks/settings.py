@@ -7,12 +7,22 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from benchmarks.networks import Case
 from benchmarks.record import Row, record, write_plot
 
-T = TypeVar("T")
+
+class Item(Protocol):
+    """Something to measure."""
+
+    @property
+    def identity(self) -> Row:
+        """What its row is known by."""
+        ...
+
+
+AnItem = TypeVar("AnItem", bound=Item)
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,7 @@ class Outcome:
         return int(self.failed)
 
 
-def measure_each(
-    benchmark: str, items: Sequence[T], identify: Callable[[T], Row], measure: Callable[[T], Row]
-) -> list[Row]:
+def measure_each(benchmark: str, items: Sequence[AnItem], measure: Callable[[AnItem], Row]) -> list[Row]:
     """A row for every item, each announced on stderr.
 
     When the run is stopped, the items not reached are missing, so that what is known can be recorded.
@@ -70,12 +78,12 @@ def measure_each(
     rows: list[Row] = []
     try:
         for number, item in enumerate(items, 1):
-            name = " ".join(map(str, identify(item).values()))
+            name = " ".join(map(str, item.identity.values()))
             print(f"{benchmark} [{number}/{len(items)}] {name}", file=sys.stderr, flush=True)
             rows.append(measure(item))
     except (KeyboardInterrupt, SystemExit):
         print(f"{benchmark}: stopped; recording what was measured", file=sys.stderr, flush=True)
-    return [*rows, *({**identify(item), "missing": "the run was stopped before"} for item in items[len(rows) :])]
+    return [*rows, *({**item.identity, "missing": "the run was stopped before"} for item in items[len(rows) :])]
 
 
 def deadline(seconds: float) -> Callable[[], bool]:

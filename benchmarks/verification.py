@@ -58,7 +58,7 @@ class Group:
     chip: str
 
     @property
-    def row(self) -> dict[str, object]:
+    def identity(self) -> Row:
         """What identifies the group."""
         return {"network": self.case.name, "chip": self.chip}
 
@@ -88,9 +88,7 @@ COLUMNS = (
 def run(settings: Settings) -> Outcome:
     """Verify every network on every chip in all ways; fails if one has no result or does not hold what it has to."""
     groups = [Group(case, chip) for case in settings.cases for chip in settings.chips]
-    found = measure_each(
-        "verification", groups, lambda group: group.row, lambda group: {"rows": measure(group, settings)}
-    )
+    found = measure_each("verification", groups, lambda group: {"rows": measure(group, settings)})
     rows: list[Row] = [row for made in found for row in made.get("rows", [made])]
     failures = [f"{_name(row)}: {why}" for row in rows for why in broken_rules(row)]
     present = [row for row in rows if "missing" not in row]
@@ -123,7 +121,7 @@ def measure(group: Group, settings: Settings) -> list[Row]:
     """The rows of a network on a chip, by a process of their own."""
     case = group.case
     if case.model is None:
-        return [{**group.row, "missing": case.missing, "failed": False}]
+        return [{**group.identity, "missing": case.missing, "failed": False}]
     enough, layers = _enough_arrays(case, group.chip), LAYERS.get(case.name)
     job = VerificationJob(
         model=case.model,
@@ -138,9 +136,9 @@ def measure(group: Group, settings: Settings) -> list[Row]:
     )
     done = run_python(["-m", "benchmarks.verification_worker"], json.dumps(dataclasses.asdict(job)), PATIENCE)
     if done.failure is not None:
-        return [{**group.row, "missing": done.failure, "failed": True}]
+        return [{**group.identity, "missing": done.failure, "failed": True}]
     shared = {"layers": layers, "peak_mb": round(done.peak_mb, 1)}
-    return [{**group.row, **row, **shared} for row in json.loads(done.stdout)]
+    return [{**group.identity, **row, **shared} for row in json.loads(done.stdout)]
 
 
 def broken_rules(row: Row) -> list[str]:

@@ -27,7 +27,7 @@ class Task:
     pair: Pair
 
     @property
-    def identity(self) -> dict[str, object]:
+    def identity(self) -> Row:
         """What its row is known by."""
         segment, pair = self.segment, self.pair
         return {"segment": segment.name, "form": pair.form, "solver": pair.solver}
@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> Outcome:
     tasks += [Task(s, pair) for s in compared for pair in pairs if pair is not DEFAULT]
     warm_up(pairs, segments, given.seed)
     measurer = Measurer(limits, given.seed)
-    rows = measure_each("ablation", tasks, lambda task: task.identity, measurer.measure)
+    rows = measure_each("ablation", tasks, measurer.measure)
     summary = summarize(rows, DEFAULT.name)
     return Outcome(
         rows=rows,

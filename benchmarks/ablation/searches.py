@@ -107,12 +107,7 @@ VARIANTS = (
 def run(given: argparse.Namespace) -> Outcome:
     """A row for each network, chip and variant; what takes longer than ``given.limit`` seconds is stopped, and says so."""
     lines = [Line(case, chip, v) for v in VARIANTS for chip in CHIPS for case in find_cases(NETWORKS)]
-    measured = measure_each(
-        "ablation",
-        lines,
-        lambda line: line.identity,
-        lambda line: measure(line, given.limit, given.seed),
-    )
+    measured = measure_each("ablation", lines, lambda line: measure(line, given.limit, given.seed))
     rows = sorted(with_shares(measured), key=lambda row: (CHIPS.index(row["chip"]), row["network"]))
     failed = failures(rows)
     return Outcome(
