@@ -75,7 +75,8 @@ def run(given: argparse.Namespace) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     numbers = list(range(2 * given.n))
     share = max(1, len(numbers) // max(1, given.real))
-    real = set(numbers[:: share | 1][: given.real])  # an odd step, so that networks and chips take turns
+    step = share - 1 + share % 2 or 1  # odd, so that networks and chips take turns
+    real = set(numbers[::step][: given.real])
     endings = run_cases(plan, numbers, real, given.jobs, _Progress(len(numbers)))
     rows = [
         _row(kind, how, [e for e in endings if kind_of(e.number) == kind and (e.number in real) == (how == "command")])
