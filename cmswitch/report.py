@@ -288,7 +288,7 @@ def summary(report: Report) -> str:
         f"{model.weight_bytes:,} weight bytes; {model.vector_operators} vector, {model.host_operators} host operators",
         f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
         f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
-        f"{solve.programs_solved} programs solved in {solve.seconds['total']:.1f} CPU s",
+        f"{solve.programs_solved} programs solved; {solve.seconds['total']:.1f} CPU s in all",
     ]
     for name, cycles, remark in (
         ("predicted", latency.predicted_cycles, bound),

@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1, HARVESTED),
         default=24,
         metavar="N",
-        help="segments that every pair is given, as many of each size (default: 24)",
+        help="segments that every pair is given, as many of each chip and size; the default pair gets all (default: 24)",
     )
     add("--limit", type=seconds, default=60.0, metavar="S", help="largest time limit of a solver (default: 60)")
     add("--only", nargs="+", metavar="FORM:SOLVER", help="only these pairs")

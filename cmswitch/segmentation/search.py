@@ -358,7 +358,7 @@ class Search:
             after = self._look_ahead(labels)
             cutoff = best_cost * (1 - self.gap) - self.switch_bound
             missing = cutoff - end.bound
-            chosen = _worth_solving(open_edges, missing)
+            chosen = _worth_solving(open_edges, missing, self.gap * best_cost)
             if not chosen:
                 break
             for edge in chosen:
@@ -374,9 +374,10 @@ class Search:
         return best, best_cost, min(bound, best_cost)
 
 
-def _worth_solving(edges: Sequence[Edge], missing: float) -> list[Edge]:
+def _worth_solving(edges: Sequence[Edge], missing: float, little: float) -> list[Edge]:
     """Those of a path's unsolved edges by which its bound may rise by the ``missing`` cycles: one whose cost is not known, as it
-    may make the others needless; else the fewest that may by what they are known to cost, or none if all together cannot."""
+    may make the others needless; else the fewest that may by what they are known to cost. If all together cannot, still all of them,
+    since higher bounds narrow the search that follows, or none if they may raise the bound by ``little`` only."""
     unknown = [e for e in edges if math.isinf(e.price.cost)]
     if unknown:
         return [max(unknown, key=lambda e: e.price.bound)]
@@ -386,7 +387,7 @@ def _worth_solving(edges: Sequence[Edge], missing: float) -> list[Edge]:
         raised += edge.price.cost - edge.price.bound
         if raised >= missing:
             return chosen
-    return []
+    return chosen if raised > little else []
 
 
 def walk(labels: list[dict[Node, Label]], by_bound: bool) -> Path:
