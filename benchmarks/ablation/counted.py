@@ -86,10 +86,10 @@ class Counted(MachinePricer):
         runs.allocator = self._allocator
         return runs
 
-    def _solution(self, price: Price, problem: SegmentProblem, *given: Any) -> Solution:
+    def _solution(self, allocator: Allocator, price: Price, problem: SegmentProblem, *given: Any) -> Solution:
         self._allocator.programs.add(problem)
         before = self._allocator.seconds["flows"]
-        solution: Solution = self._allocator.timed("programs", super()._solution, price, problem, *given)
+        solution: Solution = self._allocator.timed("programs", super()._solution, allocator, price, problem, *given)
         self._allocator.seconds["programs"] -= self._allocator.seconds["flows"] - before
         return solution
 

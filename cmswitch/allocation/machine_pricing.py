@@ -116,9 +116,11 @@ class MachinePricer(Pricer):
         start = self._allocator.cpu_seconds()
         problem = self.problem_of(price)
         built = self._allocator.cpu_seconds()
-        solution = self._allocator.solutions.get(problem)
+        again = price.solved
+        solution = None if again else self._allocator.solutions.get(problem)
         if solution is None:
-            solution = self._solution(price, problem, should_stop, upper)
+            allocator = replace(self._allocator, gap=0.0) if again else self._allocator
+            solution = self._solution(allocator, price, problem, should_stop, upper)
             self.effort.programs_solved += 1
         else:
             self.effort.cache_hits += 1
@@ -127,6 +129,7 @@ class MachinePricer(Pricer):
         price.bound = max(price.bound, solution.bound)
         price.tight = True
         if solution.exact is None and not math.isinf(solution.bound):
+            price.bound = min(price.bound, price.cost) if again else price.bound
             return
         if not should_stop():
             self._allocator.solutions[problem] = solution
@@ -144,12 +147,16 @@ class MachinePricer(Pricer):
         return linear and self.workload.operators(first, last) > SHORT_SEGMENT
 
     def _solution(
-        self, price: Price, problem: SegmentProblem, should_stop: Callable[[], bool], upper: float
+        self,
+        allocator: Allocator,
+        price: Price,
+        problem: SegmentProblem,
+        should_stop: Callable[[], bool],
+        upper: float,
     ) -> Solution:
         """Solve the program of a price; of a long segment only with the copies that can be part of an allocation better than one
         that is found quickly."""
         first, last, _ = price.representative
-        allocator = self._allocator
         if not self._long(first, last):
             return allocator.solve(problem, should_stop, upper)
         bound = self.runs.bound(first, last)

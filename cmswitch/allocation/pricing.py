@@ -105,6 +105,11 @@ class Price:
     allocation: SegmentAllocation | None = None
     problem: SegmentProblem | None = None
 
+    @property
+    def exactly_solved(self) -> bool:
+        """Whether nothing but rounding is between bound and cost: a solver may stop at a gap."""
+        return self.solved and (self.bound == self.cost or self.bound >= self.cost * (1 - ROUNDING))
+
 
 @dataclass
 class Effort:
@@ -211,6 +216,8 @@ class Pricer(ABC):
     @abstractmethod
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """Solve a price's program, or prove that it costs at least ``upper`` cycles.
+
+        One that is solved is solved again, without a gap.
 
         Afterwards the price is solved, with an allocation and a proven bound (infinite: infeasible), or its bound is ``upper``.
         """

@@ -346,10 +346,13 @@ class Search:
             below = self.to_beat(best, best_cost)
             if end.cost + self.switch_bound < below:
                 best, best_cost = self.realise(walk(labels, by_bound=False), below) or (best, best_cost)
-            open_edges = [e for e in walk(labels, by_bound=True).edges if not e.price.solved]
+            cheapest = walk(labels, by_bound=True).edges
+            open_edges = [e for e in cheapest if not e.price.solved] or [
+                e for e in cheapest if not e.price.exactly_solved
+            ]
             if not open_edges:
                 break
-            loose = {id(e.price): e.price for e in open_edges if not e.price.tight}
+            loose = {id(e.price): e.price for e in open_edges if not e.price.tight and not e.price.solved}
             if loose:
                 for price in loose.values():
                     if not self.should_stop():
@@ -361,23 +364,25 @@ class Search:
             chosen = _worth_solving(open_edges, missing, self.gap * best_cost)
             if not chosen:
                 break
+            gained = False
             for edge in chosen:
                 if missing <= 0:
                     break
-                before = edge.price.bound
+                before, solved = edge.price.bound, edge.price.solved
                 upper = cutoff - labels[edge.source.cut][edge.source].bound - after[edge.target]
-                if not edge.price.solved and edge.price.bound < upper and not self.should_stop():
+                if before < upper and not self.should_stop():
                     pricer.solve(edge.price, self.should_stop, upper)
                 missing -= edge.price.bound - before
-            if missing == cutoff - end.bound and not any(edge.price.solved for edge in chosen):
+                gained |= edge.price.bound > before or edge.price.solved > solved
+            if not gained:
                 break  # rounding: nothing is left to gain
         return best, best_cost, min(bound, best_cost)
 
 
 def _worth_solving(edges: Sequence[Edge], missing: float, little: float) -> list[Edge]:
     """Those of a path's unsolved edges by which its bound may rise by the ``missing`` cycles: one whose cost is not known, as it
-    may make the others needless; else the fewest that may by what they are known to cost. If all together cannot, still all of them,
-    since higher bounds narrow the search that follows, or none if they may raise the bound by ``little`` only."""
+    may make the others needless; else the fewest that may by what they are known to cost. If all together cannot, still all of
+    them, since higher bounds narrow the search that follows, or none if they may raise the bound by ``little`` only."""
     unknown = [e for e in edges if math.isinf(e.price.cost)]
     if unknown:
         return [max(unknown, key=lambda e: e.price.bound)]
