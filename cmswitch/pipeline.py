@@ -22,7 +22,7 @@ from cmswitch.naming import nearest
 from cmswitch.options import SCHEDULES, WEIGHTS, Weights
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import Plan
-from cmswitch.segmentation.schedule import Found, find_plan
+from cmswitch.segmentation.schedule import Found, Space, find_plan
 from cmswitch.simulator import Timing, simulate
 
 SEARCH_SHARE = 0.999
@@ -121,7 +121,6 @@ class _Executed:
     """A plan, the program that carries it out, and what the simulator measured."""
 
     found: Found
-    workload: Workload
     program: Program
     timing: Timing
 
@@ -140,7 +139,7 @@ class _Compilation:
         self.network, self.chip, self.options = network, chip, options
         self.cost_model = COST_MODELS[options.cost_model]
         self.allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)
-        self.seconds: dict[str, float] = {}
+        self.seconds = {"build": 0.0, "solve": 0.0, "search": 0.0}
         self.warnings: list[str] = []
         self._progress, self._should_stop = progress, should_stop
         self._deadline = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
@@ -152,8 +151,9 @@ class _Compilation:
         if used == "dual-mode" and self.chip.modes.switchable:
             done, used = self._dual_mode()
         else:
-            done = self._execute(*self._search(used))
-        self.warnings += self.cost_model.warnings(done.workload)
+            done = self._execute(self._search(used))
+        workload, journal = done.found.workload, self.allocator.journal
+        self.warnings += self.cost_model.warnings(workload)
         resident = done.found.plan.resident_weights
         if self.options.weights == "resident" and not resident:
             self.warnings.append(
@@ -161,30 +161,34 @@ class _Compilation:
             )
         self.warnings += [
             f"solver '{fallback.solver}' failed and {fallback.used} took over (programs: {count}): {fallback.reason}"
-            for fallback, count in self.allocator.journal.fallbacks.items()
+            for fallback, count in journal.fallbacks.items()
         ]
+        self._spend("build", journal.build)
+        self._spend("solve", journal.solve)
+        self._spend("search", -journal.build - journal.solve)  # what they took of it
         return Result(
-            done.workload,
+            workload,
             done.found.plan,
             done.program,
             done.timing,
             self._certificate(done.found),
-            roofline(done.workload, resident),
+            roofline(workload, resident),
             used,
             self.seconds,
             tuple(self.warnings),
-            self.allocator.journal.seconds_elsewhere,
+            journal.seconds_elsewhere,
         )
 
     def _dual_mode(self) -> tuple[_Executed, str]:
         """The best plan that starts from the all-compute one, and the schedule that simulation lets stand."""
-        compute_only, _ = self._search("all-compute")
-        found, workload = self._search("dual-mode", compute_only)
-        found = replace(found, effort=found.effort + compute_only.effort)
-        done = self._execute(found, workload)
+        (dual,) = self._spaces("dual-mode")
+        (compute,) = self._spaces("all-compute")
+        compute_only = self._find(compute, "all-compute", wider=dual)
+        found = self._find(dual, "dual-mode", known=compute_only)
+        done = self._execute(found)
         if found.path is compute_only.path:
             return done, "dual-mode"
-        other = self._execute(compute_only, workload)
+        other = self._execute(compute_only)
         if other.timing.total_cycles >= done.timing.total_cycles:
             return done, "dual-mode"
         faster = (
@@ -195,80 +199,80 @@ class _Compilation:
             self.warnings.append(f"{faster}; --schedule all-compute returns it")
             return done, "dual-mode"
         self.warnings.append(f"{faster} and is returned instead")
-        return replace(other, found=replace(compute_only, bound=found.bound)), "all-compute"
+        return replace(other, found=compute_only.with_bound(found.bound)), "all-compute"
 
-    def _search(self, schedule: str, known: Found | None = None) -> tuple[Found, Workload]:
-        """The best plan under any of the schedule's limits, not worse than ``known``. Limits that time leaves out count in
-        the bound."""
+    def _search(self, schedule: str) -> Found:
+        """The best plan under any of the schedule's limits. Limits that time leaves out count in the bound."""
         options, resident = self.options, self.options.weights == "resident"
-        best: tuple[Found, Workload] | None = None
+        best: Found | None = None
         bounds: list[float] = []
-        for limits, builder in self._spaces(schedule):
+        for space in self._spaces(schedule):
             if best is not None and self._stopped():
                 machine = options.cost_model == "machine"  # the roofline bounds what this model predicts
-                bounds.append(roofline(best[1], resident) if machine else 0.0)
+                bounds.append(roofline(best.workload, resident) if machine else 0.0)
                 break
-            start = self.allocator.cpu_seconds()
-            found = find_plan(
-                builder,
-                schedule,
-                limits,
-                self.allocator,
-                options.gap * SEARCH_SHARE,
-                self._stopped,
-                resident,
-                partial(self._progress, schedule) if self._progress else None,
-                known,
-                self.cost_model,
-            )
-            self._spend("build", found.effort.build)
-            self._spend("solve", found.effort.solve)
-            self._spend("search", self.allocator.cpu_seconds() - start - found.effort.build - found.effort.solve)
+            found = self._find(space, schedule)
             bounds.append(found.bound)
-            if best is None or found.cost < best[0].cost:
-                best = found, builder.workload
+            if best is None or found.cost < best.cost:
+                best = found
         assert best is not None
-        return best[0].with_bound(min(bounds)), best[1]
+        return best.with_bound(min(bounds))
 
-    def _spaces(self, schedule: str) -> list[tuple[Limits, SegmentBuilder]]:
-        """The schedule's limits that hold the largest cell, each with the workload as it is cut for them."""
-        spaces: list[tuple[Limits, SegmentBuilder]] = []
+    def _find(self, space: Space, schedule: str, known: Found | None = None, wider: Space | None = None) -> Found:
+        """See :func:`find_plan`."""
+        start = self.allocator.cpu_seconds()
+        progress = partial(self._progress, schedule) if self._progress else None
+        gap = self.options.gap * SEARCH_SHARE
+        found = find_plan(space, schedule, gap, self._stopped, progress, known, wider)
+        self._spend("search", self.allocator.cpu_seconds() - start)
+        return found
+
+    def _spaces(self, schedule: str) -> list[Space]:
+        """The plan spaces of the schedule's limits that hold the largest cell, each of the workload as it is cut for them."""
+        spaces: list[Space] = []
         failure: InfeasibleError | None = None
         for limits in schedule_limits(schedule, self.chip):
-            cut = self.cost_model.cutting_limit(limits, self.chip)
-            if cut not in self._builders:
-                try:
-                    self._builders[cut] = SegmentBuilder(build_workload(self.network, self.chip, cut))
-                except InfeasibleError as error:  # an operator that cannot be cut so far; other limits are wider
-                    failure = failure or error
-                    continue
-            if self._builders[cut].workload.largest_cell <= limits.compute:
-                spaces.append((limits, self._builders[cut]))
+            try:
+                builder = self._builder(self.cost_model.cutting_limit(limits, self.chip))
+            except InfeasibleError as error:  # an operator that cannot be cut so far; other limits are wider
+                failure = failure or error
+                continue
+            if builder.workload.largest_cell <= limits.compute:
+                resident = self.options.weights == "resident"
+                spaces.append(Space(self.cost_model(builder, limits, self.allocator, resident)))
         if failure is not None and not spaces:
             raise failure
         return spaces
 
-    def _execute(self, found: Found, workload: Workload) -> _Executed:
+    def _builder(self, compute_arrays: int) -> SegmentBuilder:
+        """Describes segments of the network as it is cut for so many arrays."""
+        if compute_arrays not in self._builders:
+            start = time.process_time()
+            self._builders[compute_arrays] = SegmentBuilder(build_workload(self.network, self.chip, compute_arrays))
+            self._spend("build", time.process_time() - start)
+        return self._builders[compute_arrays]
+
+    def _execute(self, found: Found) -> _Executed:
         start = time.process_time()
-        program = lower(found.plan, workload)
+        program = lower(found.plan, found.workload)
         lowered = time.process_time()
-        timing = simulate(program, workload.chip)
+        timing = simulate(program, self.chip)
         self._spend("lower", lowered - start)
         self._spend("simulate", time.process_time() - lowered)
-        return _Executed(found, workload, program, timing)
+        return _Executed(found, program, timing)
 
     def _certificate(self, found: Found) -> Certificate:
-        optimal = found.gap <= self.options.gap
+        optimal, journal = found.gap <= self.options.gap, self.allocator.journal
         return Certificate(
             termination="optimal" if optimal else self._stopped_by(),
             status="optimal" if optimal else "feasible",
             objective_cycles=found.plan.predicted_cycles,
             bound_cycles=found.plan.bound_cycles,
             gap=found.gap,
-            segments_considered=found.edges_considered,
-            programs_solved=found.effort.programs_solved,
-            cache_hits=found.effort.cache_hits,
-            fallbacks=dict(self.allocator.journal.fallbacks),
+            segments_considered=journal.segments_considered,
+            programs_solved=journal.programs_solved,
+            cache_hits=journal.cache_hits,
+            fallbacks=dict(journal.fallbacks),
         )
 
     def _stopped(self) -> bool:

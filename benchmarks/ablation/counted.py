@@ -75,22 +75,22 @@ class _CountedRuns(Runs):
 
 
 class Counted(MachinePricer):
-    """Prices by the machine model; ``_allocator`` counts."""
+    """Prices by the machine model; ``allocator`` counts."""
 
-    _allocator: CountingAllocator
+    allocator: CountingAllocator
 
     @cached_property
     def runs(self) -> Runs:
         """See :class:`MachinePricer`."""
         runs = _CountedRuns(self.builder, self.limits)
-        runs.allocator = self._allocator
+        runs.allocator = self.allocator
         return runs
 
     def _solution(self, allocator: Allocator, price: Price, problem: SegmentProblem, *given: Any) -> Solution:
-        self._allocator.programs.add(problem)
-        before = self._allocator.seconds["flows"]
-        solution: Solution = self._allocator.timed("programs", super()._solution, allocator, price, problem, *given)
-        self._allocator.seconds["programs"] -= self._allocator.seconds["flows"] - before
+        self.allocator.programs.add(problem)
+        before = self.allocator.seconds["flows"]
+        solution: Solution = self.allocator.timed("programs", super()._solution, allocator, price, problem, *given)
+        self.allocator.seconds["programs"] -= self.allocator.seconds["flows"] - before
         return solution
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import hw
 from benchmarks.ablation.counted import PRICERS, Counted, CountingAllocator, counting_allocator
-from benchmarks.ablation.exhaustive import Needed, count, eager, every_segment, published
+from benchmarks.ablation.exhaustive import Needed, Stop, count, eager, every_segment, published
 from benchmarks.networks import CHIPS, Case, find_cases
 from benchmarks.record import Column, Row, cycles, decimals, percent, table
 from benchmarks.settings import Outcome, deadline, measure_each
@@ -28,7 +28,7 @@ from cmswitch.graph.network import Network
 from cmswitch.lowering import lower
 from cmswitch.pipeline import SEARCH_SHARE, schedule_limits
 from cmswitch.segmentation.plan import Plan
-from cmswitch.segmentation.schedule import Found, find_plan, plan_of
+from cmswitch.segmentation.schedule import Found, Space, find_plan, plan_of
 from cmswitch.segmentation.search import Path, every_edge
 from cmswitch.simulator import simulate
 
@@ -143,8 +143,8 @@ def figures(
     """What one variant needs and finds for ``network`` on ``chip``.
 
     ``needed``: distinct programs that the search needs; with ``needed_complete`` false, at least. A search that would solve more
-    than ``MOST_SOLVED`` is only counted (*published* cannot be: what it asks next depends on solutions, so that it has no
-    count then). Cycles and ``gap`` are None without a plan, ``gap`` also without a bound.
+    than ``MOST_SOLVED`` is only counted. *published* cannot be, as what it asks next depends on solutions: it solves programs
+    until time is up. Cycles and ``gap`` are None without a plan, ``gap`` also without a bound.
     """
     allocator = counting_allocator(gap / 2, variant.cache, seed)
     compilation = _Compilation(network, chip, variant, allocator, gap, time_limit)
@@ -181,44 +181,36 @@ class _Compilation:
         time_limit: float,
     ) -> None:
         self.chip, self.variant, self.allocator, self.gap, self.time_limit = chip, variant, allocator, gap, time_limit
-        (self.limits,) = schedule_limits("dual-mode", chip)
-        self.builder = SegmentBuilder(build_workload(network, chip, self.limits.compute))
+        (limits,) = schedule_limits("dual-mode", chip)
+        self.builder = SegmentBuilder(build_workload(network, chip, limits.compute))
         self.pricer_type = PRICERS[variant.cache, variant.bounds]
 
     def lazy(self) -> tuple[Row, Needed]:
-        """As the compiler does: all-compute first, then dual-mode from there."""
-        stop, known, requests = deadline(self.time_limit), None, 0
-        for schedule in ("all-compute", "dual-mode") if self.chip.modes.switchable else ("dual-mode",):
-            (limits,) = schedule_limits(schedule, self.chip)
-            found: Found = find_plan(
-                self.builder,
-                schedule,
-                limits,
-                self.allocator,
-                self.gap * SEARCH_SHARE,
-                stop,
-                known=known,
-                cost_model=self.pricer_type,
-            )
-            requests += found.edges_considered
-            known = found
-        assert known is not None
-        solved = len(self.allocator.programs)
-        return self._simulated(known.plan, known.cost, known.gap), Needed(requests, solved, not stop())
+        """As the compiler does: an all-compute plan by the bounds of dual-mode, then dual-mode from there."""
+        space, known, stop = Space(self._pricer()), None, deadline(self.time_limit)
+        if self.chip.modes.switchable:
+            known = self._find(Space(self._pricer("all-compute")), "all-compute", stop, wider=space)
+        found = self._find(space, "dual-mode", stop, known=known)
+        solved, journal = len(self.allocator.programs), self.allocator.journal
+        return self._simulated(found.plan, found.cost, found.gap), Needed(
+            journal.segments_considered, solved, not stop()
+        )
+
+    def _find(self, space: Space, schedule: str, stop: Stop, **others: Any) -> Found:
+        return find_plan(space, schedule, self.gap * SEARCH_SHARE, stop, **others)
 
     def exhaustive(self) -> tuple[Row | None, Needed]:
         """By the variant's search; None if it would take too long."""
+        search, pricer = self.variant.search, self._pricer()
+        if search == PUBLISHED:
+            path, needed = published(pricer, True, deadline(self.time_limit))
+            return None if path is None else self._planned(pricer, path), needed
         counted = self._count()
         if not counted.complete or (counted.distinct if self.variant.cache else counted.requests) > MOST_SOLVED:
-            return None, Needed(0, 0, False) if self.variant.search == PUBLISHED else counted
-        pricer, stop = self._pricer(), deadline(self.time_limit)
-        if self.variant.search == EAGER:
-            path, needed = eager(pricer, stop)
-        else:
-            path, needed = published(pricer, self.variant.search == PUBLISHED, stop)
-        if path is None:
-            return None, needed if self.variant.search == PUBLISHED else counted
-        return self._planned(pricer, path), needed
+            return None, counted
+        stop = deadline(self.time_limit)
+        path, needed = eager(pricer, stop) if search == EAGER else published(pricer, False, stop)
+        return (None, counted) if path is None else (self._planned(pricer, path), needed)
 
     def _count(self) -> Needed:
         """The programs that the variant's search would need, counted for at most as long as it may run."""
@@ -226,11 +218,12 @@ class _Compilation:
         edges = every_edge(pricer) if self.variant.search == EAGER else every_segment(pricer)
         return count(edges, pricer, deadline(self.time_limit))
 
-    def _pricer(self) -> Counted:
-        return self.pricer_type(self.builder, self.limits, self.allocator)
+    def _pricer(self, schedule: str = "dual-mode") -> Counted:
+        (limits,) = schedule_limits(schedule, self.chip)
+        return self.pricer_type(self.builder, limits, self.allocator)
 
     def _planned(self, pricer: Counted, path: Path) -> Row:
-        plan, cost = plan_of(self.builder.workload, "dual-mode", self.limits, pricer, path, 0.0, False)
+        plan, cost = plan_of("dual-mode", pricer, path, 0.0)
         return self._simulated(plan, cost, None)
 
     def _simulated(self, plan: Plan, cost: Fraction, gap: float | None) -> Row:
@@ -275,7 +268,9 @@ def failures(rows: Sequence[Row]) -> list[str]:
         if "missing" in row:
             found.append(f"{name}: {row['missing']}")
             continue
-        share = row["share_unkept"] if row["share"] is None else row["share"]
+        share = min(
+            (s for s in (row["share"], row["share_unkept"]) if s is not None), default=None
+        )  # both may be upper bounds
         if share is None or share > MOST_SHARE:
             part = "an unknown part" if share is None else percent(share)
             found.append(f"{name}: lazy search solves {part} of the programs of the published search")

@@ -163,9 +163,9 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         if self._process is not None and self._pipe is not None:
-            self._pipe.close()
-            self._process.kill()
+            self._process.kill()  # before the pipe, whose end it would report
             self._process.join()
+            self._pipe.close()
         self._process = self._pipe = None
 
 

@@ -111,13 +111,13 @@ class Eq10Pricer(Pricer):
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`. Always to optimality: there is nothing to gain from ``upper``."""
-        start = self._allocator.cpu_seconds()
+        start = self.allocator.cpu_seconds()
         segment = self._describe(*price.representative, price.limits)
-        built = self._allocator.cpu_seconds()
-        allocation, bound = self._allocator.solve_eq10(segment.problem)
-        self.effort.build += built - start
-        self.effort.solve += self._allocator.cpu_seconds() - built
-        self.effort.programs_solved += 1
+        built = self.allocator.cpu_seconds()
+        allocation, bound = self.allocator.solve_eq10(segment.problem)
+        self.allocator.journal.build += built - start
+        self.allocator.journal.solve += self.allocator.cpu_seconds() - built
+        self.allocator.journal.programs_solved += 1
         price.solved = price.tight = True
         price.bound = max(price.bound, (bound + float(segment.write_back)) * (1 - ROUNDING))
         if allocation is not None:
@@ -125,6 +125,7 @@ class Eq10Pricer(Pricer):
             price.exact = Eq10SegmentCost(cost.execute, cost.reload, segment.write_back, allocation)
             price.cost = min(price.cost, float(price.exact.total))
             price.bound = min(price.bound, price.cost)
+            self._pass_on(price)
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
         """See :class:`Pricer`. The bound on any set of kept tensors counts none of them as written back, this one does."""

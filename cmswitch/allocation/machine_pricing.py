@@ -76,7 +76,7 @@ class MachinePricer(Pricer):
 
     def bound_runs(self, price: Price) -> None:
         """Raise the bounds of all relaxed prices by the flow of one."""
-        start = self._allocator.cpu_seconds()
+        start = self.allocator.cpu_seconds()
         first, last, _ = price.representative
         self.runs.add(first, last)  # of its own and of every run inside it
         bounds = self.runs.bounds.tolist()
@@ -84,7 +84,7 @@ class MachinePricer(Pricer):
             if bounds[i][j] > other.bound and not other.solved:
                 other.bound = bounds[i][j]
         price.by_flow = True
-        self.effort.solve += self._allocator.cpu_seconds() - start
+        self.allocator.journal.solve += self.allocator.cpu_seconds() - start
 
     def tighten(self, price: Price, should_stop: Callable[[], bool]) -> None:
         """Raise an unsolved price's bound: of a long segment by its flow, then by the cheap bound, and where flows are worse than
@@ -96,54 +96,52 @@ class MachinePricer(Pricer):
         if self._long(first, last) and kept is None and not price.by_flow:
             self.bound_runs(price)
             return
-        start = self._allocator.cpu_seconds()
+        start = self.allocator.cpu_seconds()
         problem = self.problem_of(price)
         if price.tightenings == 0:
             cheap = float(lower_bound(problem))
             if price.by_flow and cheap < price.bound:
                 price.tight = True
             price.bound = max(price.bound, cheap)
-            self.effort.build += self._allocator.cpu_seconds() - start
+            self.allocator.journal.build += self.allocator.cpu_seconds() - start
         else:
-            price.bound = max(price.bound, self._allocator.linear_bound(problem, should_stop))
-            self.effort.solve += self._allocator.cpu_seconds() - start
+            price.bound = max(price.bound, self.allocator.linear_bound(problem, should_stop))
+            self.allocator.journal.solve += self.allocator.cpu_seconds() - start
         price.tightenings += 1
-        linear = self._allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT
+        linear = self.allocator.solver != "combinatorial" and len(problem.stages) > SHORT_SEGMENT
         price.tight = price.tight or price.tightenings > linear or math.isinf(price.bound)
 
     def solve(self, price: Price, should_stop: Callable[[], bool], upper: float = math.inf) -> None:
         """See :class:`Pricer`."""
-        start = self._allocator.cpu_seconds()
+        start = self.allocator.cpu_seconds()
         problem = self.problem_of(price)
-        built = self._allocator.cpu_seconds()
+        built = self.allocator.cpu_seconds()
         again = price.solved
-        solution = None if again else self._allocator.solutions.get(problem)
+        solution = None if again else self.allocator.solutions.get(problem)
         if solution is None:
-            allocator = replace(self._allocator, gap=0.0) if again else self._allocator
+            allocator = replace(self.allocator, gap=0.0) if again else self.allocator
             solution = self._solution(allocator, price, problem, should_stop, upper)
-            self.effort.programs_solved += 1
+            self.allocator.journal.programs_solved += 1
         else:
-            self.effort.cache_hits += 1
-        self.effort.build += built - start
-        self.effort.solve += self._allocator.cpu_seconds() - built
+            self.allocator.journal.cache_hits += 1
+        self.allocator.journal.build += built - start
+        self.allocator.journal.solve += self.allocator.cpu_seconds() - built
         price.bound = max(price.bound, solution.bound)
         price.tight = True
         if solution.exact is None and not math.isinf(solution.bound):
             price.bound = min(price.bound, price.cost) if again else price.bound
             return
         if not should_stop():
-            self._allocator.solutions[problem] = solution
+            self.allocator.solutions[problem] = solution
         price.allocation, price.exact = solution.allocation, solution.exact
         price.cost = min(price.cost, math.inf if solution.exact is None else float(solution.exact.total))
         price.bound = min(price.bound, price.cost)
-        first, last, _ = price.representative
-        relaxed = self.relaxed(first, last)
-        relaxed.cost = min(relaxed.cost, price.cost)
+        self._pass_on(price)
         price.solved, price.problem = True, None
 
     def _long(self, first: int, last: int) -> bool:
         """Whether linear programming bounds the segment better than the combinatorial bound."""
-        linear = self._allocator.solver != "combinatorial" and not self._reload_free(first, last)
+        linear = self.allocator.solver != "combinatorial" and not self._reload_free(first, last)
         return linear and self.workload.operators(first, last) > SHORT_SEGMENT
 
     def _solution(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
@@ -111,24 +111,11 @@ class Price:
         return self.solved and (self.bound == self.cost or self.bound >= self.cost * (1 - ROUNDING))
 
 
-@dataclass
-class Effort:
-    """Work done: seconds of CPU time by activity, and counts."""
-
-    build: float = 0.0
-    solve: float = 0.0
-    programs_solved: int = 0
-    cache_hits: int = 0
-
-    def __add__(self, other: Effort) -> Effort:
-        """The effort of both."""
-        return Effort(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
 class Pricer(ABC):
     """Prices the segments of one workload under ``limits``, by content: one cost model.
 
-    ``narrower`` has priced them under narrower limits: what a segment costs there it need not exceed here.
+    ``wider`` prices them under wider limits: what a segment costs here it need not exceed there, and what it costs there at least
+    it does here.
     """
 
     cost_model: ClassVar[CostModelName]
@@ -139,10 +126,9 @@ class Pricer(ABC):
         self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False
     ) -> None:
         self.builder, self.workload, self.limits = builder, builder.workload, limits
-        self.effort = Effort()
-        self.narrower: Pricer | None = None
-        self._allocator = allocator
-        self._resident_weights = resident_weights
+        self.wider: Pricer | None = None
+        self.allocator = allocator
+        self.resident_weights = resident_weights
         self._keys = SegmentKeys(self.workload)
         self._relaxed: dict[SegmentKey, Price] = {}
         self._prices: dict[tuple[SegmentKey, Limits, bool], Price] = {}
@@ -168,9 +154,10 @@ class Pricer(ABC):
         price = self._relaxed.get(key)
         if price is None:
             price = self._relaxed[key] = Price((first, last, None), self.limits, math.inf)
-            price.cost = self._known_cost(lambda narrower: narrower._relaxed.get(key))
             if self.workload.arrays_between(first, last) <= self.limits.compute:
                 self._first_bound(price)
+                if self.wider is not None:
+                    price.bound = max(price.bound, self.wider.relaxed(first, last).bound)
         return price
 
     def price(self, first: int, last: int, kept: Kept, limits: Limits | None = None) -> Price:
@@ -185,25 +172,29 @@ class Pricer(ABC):
         key = (self._key(first, last, homes), limits, self._reload_free(first, last))
         price = self._prices.get(key)
         if price is None:
-            price = Price((first, last, kept), limits, self.relaxed(first, last).bound)
-            if limits == self.limits:
-                price.cost = self._known_cost(lambda narrower: narrower._prices.get((key[0], narrower.limits, key[2])))
-            self._prices[key] = price
+            price = self._prices[key] = Price((first, last, kept), limits, self.relaxed(first, last).bound)
         elif price.solved:
-            self.effort.cache_hits += 1
+            self.allocator.journal.cache_hits += 1
         return price
 
-    def _known_cost(self, look_up: Callable[[Pricer], Price | None]) -> float:
-        """What a segment costs under narrower limits, which it need not exceed."""
-        known = self.narrower and look_up(self.narrower)
-        return known.cost if known else math.inf
+    def _pass_on(self, price: Price) -> None:
+        """Tell prices what a solved one bounds: that of the segment whatever is kept, and those under wider limits."""
+        first, last, kept = price.representative
+        bounded = [self.relaxed(first, last)]
+        if self.wider is not None:
+            bounded.append(self.wider.relaxed(first, last))
+            if kept is not None:
+                bounded.append(self.wider.price(first, last, kept))
+        for other in bounded:
+            if not other.solved:
+                other.cost = min(other.cost, price.cost)
 
     def _key(self, first: int, last: int, kept: Mapping[int, Home]) -> SegmentKey:
         """Segments with equal keys have equal prices."""
         return self._keys.key(first, last, kept)
 
     def _reload_free(self, first: int, last: int) -> bool:
-        return self._resident_weights and first == 0 and last == len(self.workload.cells)
+        return self.resident_weights and first == 0 and last == len(self.workload.cells)
 
     @abstractmethod
     def _first_bound(self, price: Price) -> None:

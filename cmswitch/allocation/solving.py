@@ -63,10 +63,16 @@ class Fallback:
 
 @dataclass
 class Journal:
-    """What happened outside the usual: fallbacks with how often, and CPU seconds spent in other processes."""
+    """What was done: CPU seconds by activity (and ``seconds_elsewhere``: those in other processes), counts, fallbacks and how
+    often."""
 
-    fallbacks: Counter[Fallback] = field(default_factory=Counter)
+    build: float = 0.0
+    solve: float = 0.0
     seconds_elsewhere: float = 0.0
+    segments_considered: int = 0
+    programs_solved: int = 0
+    cache_hits: int = 0
+    fallbacks: Counter[Fallback] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
-from cmswitch.allocation.machine_pricing import MachinePricer
-from cmswitch.allocation.pricing import ROUNDING, Effort, Pricer
-from cmswitch.allocation.segment import Limits, SegmentBuilder
-from cmswitch.allocation.solving import Allocator
+from cmswitch.allocation.pricing import ROUNDING, Pricer
 from cmswitch.costs.workload import Workload
 from cmswitch.segmentation.exact_modes import MOST_ARRAYS, ExactModes
 from cmswitch.segmentation.plan import Plan, PlannedPiece, PlannedPlace, PlannedSegment
-from cmswitch.segmentation.search import CutGraph, KeptGraph, Path, Search, keeping
+from cmswitch.segmentation.search import CutGraph, Graph, KeptGraph, Path, Realise, Search, keeping, unkept
 from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 
 
@@ -22,24 +20,20 @@ from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 class Found:
     """A plan and how good it is: ``bound`` <= every plan of the space <= ``cost`` of this one, in cycles.
 
-    ``pricer`` knows what was looked into.
+    ``path`` is what it was made of, and ``path_cost`` its cycles in floating point.
     """
 
     plan: Plan
     cost: Fraction
     bound: float
-    effort: Effort
-    edges_considered: int
     path: Path
     path_cost: float
-    pricer: Pricer
+    workload: Workload
 
     def with_bound(self, bound: float) -> Found:
         """The same plan with a bound on a larger space."""
-        if bound >= self.bound:
-            return self
-        plan = replace(self.plan, bound_cycles=min(self.plan.bound_cycles, _bound_cycles(bound)))
-        return replace(self, bound=bound, plan=plan)
+        plan = replace(self.plan, bound_cycles=min(_bound_cycles(bound), self.plan.predicted_cycles))
+        return replace(self, bound=min(bound, float(self.cost)), plan=plan)
 
     @property
     def gap(self) -> float:
@@ -48,62 +42,82 @@ class Found:
         return gap if gap > ROUNDING else 0.0
 
 
+@dataclass
+class Space:
+    """The plan space of a workload and of the limits of a schedule: what is known of its segments, and a ``bound`` in cycles on
+    all its plans."""
+
+    pricer: Pricer
+    bound: float = 0.0
+
+    @cached_property
+    def cuts(self) -> CutGraph:
+        """Its cuts."""
+        return CutGraph(self.pricer)
+
+    @property
+    def least_switches(self) -> int:
+        """Cycles of mode switches in any of its plans."""
+        workload = self.pricer.workload
+        chip = workload.chip
+        return chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
+
+
 def find_plan(
-    builder: SegmentBuilder,
+    space: Space,
     schedule: str,
-    limits: Limits,
-    allocator: Allocator,
     gap: float,
     should_stop: Callable[[], bool],
-    resident_weights: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
     known: Found | None = None,
-    cost_model: type[Pricer] = MachinePricer,
+    wider: Space | None = None,
 ) -> Found:
-    """The plan with the least latency, as ``cost_model`` predicts it, when at most ``limits`` arrays are in each mode.
+    """The plan of ``space`` with the least latency, as its cost model predicts it.
 
-    ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far;
+    ``gap`` is the relative gap at which the search may stop; ``should_stop`` is polled and ends it with the best plan so far.
     ``known`` is a plan of this space (one with narrower limits) to begin with, which is returned if nothing beats it by the gap.
+    ``wider`` is a space of the same workload that contains this one. It is searched first, for plans of this one: a plan that its
+    bounds prove good enough is proven so in both.
     """
-    workload, chip = builder.workload, builder.workload.chip
-    pricer = cost_model(builder, limits, allocator, resident_weights)
-    pricer.narrower = known.pricer if known else None
-    switch_bound = chip.switch_cycles(workload.largest_cell, 0) if chip.modes.switchable else 0
-    cuts = CutGraph(pricer)
-    cuts.tighten(should_stop)
-    plans = _Plans(pricer, cuts, should_stop)
-    preferred = known.path if known else None
-    search = Search(cuts, gap, switch_bound, plans.with_cuts_of, should_stop, on_progress, preferred)
-    if known:
-        path, path_cost = known.path, known.path_cost
-    else:
-        path, path_cost = plans.first(cuts.shortest())
-    path, path_cost, bound = search.run(path, path_cost, cuts.ahead[0] + switch_bound)
-    considered = cuts.segments
-    if bound < path_cost * (1 - gap) and not should_stop():
-        graph, bound_of_cuts = KeptGraph(cuts), bound
-        search = Search(graph, gap, switch_bound, plans.solved, should_stop, on_progress, preferred)
-        path, path_cost, bound = search.run(path, path_cost, bound)
-        considered += search.edges_considered
+    pricer, plans = space.pricer, _Plans(space.pricer, should_stop)
+    pricer.wider = wider.pricer if wider else None
+    chip, journal, preferred = pricer.workload.chip, pricer.allocator.journal, known.path if known else None
+
+    def search_of(graph: Graph, realise: Realise) -> Search:
+        return Search(graph, gap, space.least_switches, realise, should_stop, on_progress, preferred)
+
+    best = (known.path, known.path_cost) if known else None
+    for outer in (wider, space) if wider else (space,):
+        if best is None or space.bound < best[1] * (1 - gap):
+            outer.cuts.tighten(should_stop)
+            path, cost = best or plans.first(outer.cuts.shortest())
+            bound = max(outer.bound, outer.cuts.ahead[0] + space.least_switches)
+            path, cost, outer.bound = search_of(outer.cuts, plans.with_cuts_of).run(path, cost, bound)
+            best, space.bound = (path, cost), max(space.bound, outer.bound)
+            journal.segments_considered += outer.cuts.segments
+    assert best is not None
+    path, cost = best
+    if space.bound < cost * (1 - gap) and not should_stop():
+        graph, bound = KeptGraph(space.cuts), space.bound
+        search = search_of(graph, plans.solved)
+        path, cost, space.bound = search.run(path, cost, bound)
+        journal.segments_considered += search.edges_considered
         if chip.modes.switchable and chip.arrays <= MOST_ARRAYS:
-            path, bound = ExactModes(search, chip).run(path, path_cost, bound, gap, should_stop)
+            path, space.bound = ExactModes(search, chip).run(path, cost, space.bound, gap, should_stop)
         if graph.capped:
-            bound = bound_of_cuts
+            space.bound = bound
     if known is not None and path is known.path:
-        bound_cycles = min(_bound_cycles(bound), known.plan.predicted_cycles)
-        plan = replace(known.plan, schedule=schedule, memory_limit=limits.memory, bound_cycles=bound_cycles)
-        return replace(
-            known, plan=plan, bound=min(bound, float(known.cost)), effort=pricer.effort, edges_considered=considered
-        )
-    plan, cost = plan_of(workload, schedule, limits, pricer, path, bound, resident_weights)
-    return Found(plan, cost, min(bound, float(cost)), pricer.effort, considered, path, path_cost, pricer)
+        plan = replace(known.plan, schedule=schedule, memory_limit=pricer.limits.memory)
+        return replace(known, plan=plan).with_bound(space.bound)
+    plan, exact = plan_of(schedule, pricer, path, space.bound)
+    return Found(plan, exact, min(space.bound, float(exact)), path, cost, pricer.workload)
 
 
 class _Plans:
     """Turns the paths of a search into plans: paths of solved segments, each with its cycles, switches included."""
 
-    def __init__(self, pricer: Pricer, cuts: CutGraph, should_stop: Callable[[], bool]) -> None:
-        self._pricer, self._cuts, self._should_stop = pricer, cuts, should_stop
+    def __init__(self, pricer: Pricer, should_stop: Callable[[], bool]) -> None:
+        self._pricer, self._should_stop = pricer, should_stop
 
     def first(self, path: Path) -> tuple[Path, float]:
         """The plan to begin with, however good."""
@@ -113,7 +127,7 @@ class _Plans:
 
     def with_cuts_of(self, path: Path, below: float = math.inf) -> tuple[Path, float] | None:
         """The better of two plans with the cuts of ``path``: nothing kept across them, and whatever the buffer holds."""
-        nothing_kept = self.solved(self._cuts.unkept(path), below)
+        nothing_kept = self.solved(unkept(path, self._pricer), below)
         if nothing_kept is not None:
             below = nothing_kept[1]
         kept = keeping(path, self._pricer)
@@ -129,7 +143,8 @@ class _Plans:
         if below < math.inf:
             for edge in path.edges:
                 if not edge.price.solved:
-                    edge.price.bound = max(edge.price.bound, self._cuts.bound(edge))
+                    relaxed = self._pricer.relaxed(edge.source.cut, edge.target.cut)
+                    edge.price.bound = max(edge.price.bound, relaxed.bound)
                     if not edge.price.tightenings:
                         self._pricer.tighten(edge.price, self._should_stop)
         for edge in sorted(path.edges, key=lambda e: e.price.cost - e.price.bound, reverse=True):
@@ -151,15 +166,13 @@ def _bound_cycles(bound: float) -> int:
 
 
 def plan_of(
-    workload: Workload,
     schedule: str,
-    limits: Limits,
     pricer: Pricer,
     path: Path,
     bound: float,
-    resident_weights: bool,
 ) -> tuple[Plan, Fraction]:
     """The plan that carries out a ``path`` of solved segments, and its exact cycles."""
+    workload, limits = pricer.workload, pricer.limits
     chip, network = workload.chip, workload.network
     modes = path.modes or cheapest_modes([needs(e) for e in path.edges], chip)
     switches = switch_cycles(modes, chip)
@@ -198,7 +211,7 @@ def plan_of(
         chip.name,
         chip.sha256,
         schedule,
-        resident_weights and len(segments) == 1,
+        pricer.resident_weights and len(segments) == 1,
         limits.compute,
         limits.memory,
         math.ceil(cost),

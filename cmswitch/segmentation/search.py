@@ -136,14 +136,6 @@ class CutGraph:
             cut = edges[-1].target.cut
         return Path(tuple(edges))
 
-    def bound(self, edge: Edge) -> float:
-        """The bound of a segment whatever it keeps."""
-        return self._out[edge.source.cut][edge.target.cut - edge.source.cut - 1].price.bound
-
-    def unkept(self, path: Path) -> Path:
-        """The plan with the cuts of ``path`` in which nothing is kept across them."""
-        return Path(tuple(edge_keeping(self.pricer, e.source, e.target.cut) for e in path.edges))
-
 
 def edge_keeping(pricer: Pricer, node: Node, last: int, new: Kept = ()) -> Edge:
     """The segment from ``node`` to the cut ``last`` that keeps ``new`` tensors besides those kept before it."""
@@ -152,6 +144,11 @@ def edge_keeping(pricer: Pricer, node: Node, last: int, new: Kept = ()) -> Edge:
     target = Node(last, tuple((t, h) for t, h in resident if workload.last_use[t] > last))
     arrays = sum(home_of(workload, t, h).arrays for t, h in resident)
     return Edge(node, target, resident, arrays, pricer.price(node.cut, last, resident))
+
+
+def unkept(path: Path, pricer: Pricer) -> Path:
+    """The plan with the cuts of ``path`` in which nothing is kept across them."""
+    return Path(tuple(edge_keeping(pricer, Node(e.source.cut, ()), e.target.cut) for e in path.edges))
 
 
 def keeping(path: Path, pricer: Pricer) -> Path | None:
@@ -253,12 +250,15 @@ def _buffer_bytes(place: Place) -> int:
     return place.bytes if place.where == "buffer" else 0
 
 
+Realise = Callable[[Path, float], tuple[Path, float] | None]
+"""Turns a path of a graph into a plan (a path of solved edges) and its cycles with switches, if they are below a given number."""
+
+
 class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
-    ``realise`` turns a path of the graph into a plan (a path of solved edges) and its cycles, switches included, if they are
-    below a given number; ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by
-    more than the gap replaces.
+    ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
+    replaces.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Search:
         graph: Graph,
         gap: float,
         switch_bound: float,
-        realise: Callable[[Path, float], tuple[Path, float] | None],
+        realise: Realise,
         should_stop: Callable[[], bool],
         on_progress: Callable[[float, float], None] | None = None,
         preferred: Path | None = None,

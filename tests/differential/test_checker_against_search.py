@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 import cmswitch
 import hw
+from cmswitch.allocation.machine_pricing import MachinePricer
 from cmswitch.allocation.segment import Limits, SegmentBuilder
 from cmswitch.allocation.solving import Allocator
 from cmswitch.checker import check_plan, load_plan
@@ -14,7 +15,7 @@ from cmswitch.costs.workload import build_workload
 from cmswitch.errors import InfeasibleError
 from cmswitch.options import SCHEDULES
 from cmswitch.pipeline import Options, compile_network
-from cmswitch.segmentation.schedule import find_plan
+from cmswitch.segmentation.schedule import Space, find_plan
 from tests.differential.network_strategies import Case, cases
 
 LOOSE = 0.05
@@ -28,15 +29,8 @@ def test_plans_of_small_networks(case: Case) -> None:
         workload = build_workload(case.network, case.chip, limits.compute)
     except InfeasibleError:
         return
-    found = find_plan(
-        SegmentBuilder(workload),
-        "dual-mode",
-        limits,
-        Allocator("combinatorial", LOOSE),
-        LOOSE,
-        lambda: False,
-        case.resident,
-    )
+    pricer = MachinePricer(SegmentBuilder(workload), limits, Allocator("combinatorial", LOOSE), case.resident)
+    found = find_plan(Space(pricer), "dual-mode", LOOSE, lambda: False)
     report = check_plan(load_plan(found.plan.to_json()), case.network, case.chip)
     assert report.violations == ()
     assert report.cost == found.cost

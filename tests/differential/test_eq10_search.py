@@ -12,7 +12,7 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.checker import check_plan, load_plan
 from cmswitch.costs.workload import Workload, build_workload
 from cmswitch.lowering import lower
-from cmswitch.segmentation.schedule import Found, find_plan
+from cmswitch.segmentation.schedule import Found, Space, find_plan
 from cmswitch.simulator import simulate
 from tests.differential.network_strategies import Case, cases
 from tests.differential.oracle_eq10 import Eq10Space
@@ -23,17 +23,9 @@ NEVER = bool  # bool() is False: nothing stops the search
 def searched(case: Case, solver: str) -> tuple[Found, Workload]:
     """What the compiler finds with no gap allowed."""
     workload = build_workload(case.network, case.chip)
-    found = find_plan(
-        SegmentBuilder(workload),
-        "dual-mode",
-        Limits(case.compute, case.memory),
-        Allocator(solver),
-        0.0,
-        NEVER,
-        case.resident,
-        cost_model=Eq10Pricer,
-    )
-    return found, workload
+    limits = Limits(case.compute, case.memory)
+    pricer = Eq10Pricer(SegmentBuilder(workload), limits, Allocator(solver), case.resident)
+    return find_plan(Space(pricer), "dual-mode", 0.0, NEVER), workload
 
 
 @settings(max_examples=60)

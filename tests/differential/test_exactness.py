@@ -13,7 +13,7 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
 from cmswitch.segmentation.monolithic import monolithic_problem
-from cmswitch.segmentation.schedule import Found, find_plan
+from cmswitch.segmentation.schedule import Found, Space, find_plan
 from formulations.monolithic import build_monolithic, evaluate_monolithic, read_monolithic
 from solvers import Status, solve
 from tests.differential.network_strategies import Case, cases
@@ -31,7 +31,8 @@ def searched(case: Case, solver: str) -> Found:
     """What the compiler finds with no gap allowed."""
     workload = build_workload(case.network, case.chip, case.compute)
     limits = Limits(case.compute, case.memory)
-    return find_plan(SegmentBuilder(workload), "any", limits, Allocator(solver), 0.0, NEVER, case.resident)
+    pricer = MachinePricer(SegmentBuilder(workload), limits, Allocator(solver), case.resident)
+    return find_plan(Space(pricer), "any", 0.0, NEVER)
 
 
 @settings(max_examples=60)
