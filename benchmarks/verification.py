@@ -21,8 +21,6 @@ SCARCE: Change = {"main_memory.bandwidth": 4, "buffer.capacity_bytes": 0}
 """Bytes per cycle and bytes with which tensors are worth a place in memory-mode arrays; with the presets' few are."""
 RUNS: tuple[tuple[str, Change], ...] = (("dual-mode", {}), ("all-compute", {}), ("static", {}), ("dual-mode", SCARCE))
 """Schedules, with what is changed of the chip."""
-LAYERS = {"zoo:vit-base": 26, "zoo:bert-large": 26}
-"""Of networks whose many layers are alike: the products of the first three or so."""
 LEAST_ARRAYS = {"crnn": 144, "crnn-int8": 144}
 """Of a recurrent layer all weights must be in the arrays at once, and a static schedule may keep a quarter as memory."""
 GAP = 0.05
@@ -34,7 +32,7 @@ PATIENCE = 1800
 
 @dataclass(frozen=True)
 class VerificationJob:
-    """Verify ``model`` on ``chip`` in all of ``runs`` (schedule, changes of the chip), or its first ``layers`` products.
+    """Verify ``model`` on ``chip`` in all of ``runs`` (schedule, changes of the chip).
 
     ``gap`` and ``time_limit`` (seconds) are those of each compilation, ``seed`` that of weights and inputs that are generated.
     """
@@ -47,7 +45,6 @@ class VerificationJob:
     gap: float
     time_limit: float
     seed: int
-    layers: int | None
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,6 @@ def run(settings: Settings) -> Outcome:
         parameters={
             "onnxruntime": metadata.version("onnxruntime"),
             "gap": GAP,
-            "layers": LAYERS,
             "least_arrays": LEAST_ARRAYS,
         },
     )
@@ -122,7 +118,7 @@ def measure(group: Group, settings: Settings) -> list[Row]:
     case = group.case
     if case.model is None:
         return [{**group.identity, "missing": case.missing, "failed": False}]
-    enough, layers = _enough_arrays(case, group.chip), LAYERS.get(case.name)
+    enough = _enough_arrays(case, group.chip)
     job = VerificationJob(
         model=case.model,
         dims=case.dims,
@@ -132,13 +128,11 @@ def measure(group: Group, settings: Settings) -> list[Row]:
         gap=GAP,
         time_limit=settings.time_limit,
         seed=settings.seed,
-        layers=layers,
     )
     done = run_python(["-m", "benchmarks.verification_worker"], json.dumps(dataclasses.asdict(job)), PATIENCE)
     if done.failure is not None:
         return [{**group.identity, "missing": done.failure, "failed": True}]
-    shared = {"layers": layers, "peak_mb": round(done.peak_mb, 1)}
-    return [{**group.identity, **row, **shared} for row in json.loads(done.stdout)]
+    return [{**group.identity, **row, "peak_mb": round(done.peak_mb, 1)} for row in json.loads(done.stdout)]
 
 
 def broken_rules(row: Row) -> list[str]:

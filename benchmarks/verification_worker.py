@@ -44,7 +44,7 @@ def rows_of(job: VerificationJob) -> list[dict[str, object]]:
         if key in verified:
             rows.append({**row, **verified[key], "cpu_seconds": None})
             continue
-        settings = Settings(seed=job.seed, layers=job.layers)
+        settings = Settings(seed=job.seed)
         found = verify(numeric, result.program, result.workload.network, chip, settings)
         figures = {**_places(result.program), **_verdict(found)}
         verified[key] = {**figures, "program_as": schedule}
