@@ -64,8 +64,13 @@ def chosen(choice: Any, options: Sequence[Iterable[Hashable]]) -> tuple[Any, ...
 
 def require_solution(variables: Any) -> None:
     """ValueError if an indexed variable has no values: nothing was solved, or nothing was found."""
-    if any(variable.value is None for variable in variables.values()):
+    if not has_solution(variables):
         raise ValueError("the model holds no solution")
+
+
+def has_solution(variables: Any) -> bool:
+    """Whether an indexed variable has values."""
+    return all(variable.value is not None for variable in variables.values())
 
 
 def start_at(name: str, options: Sequence[Iterable[Hashable]], taken: Sequence[Hashable]) -> dict[str, float]:

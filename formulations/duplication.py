@@ -72,16 +72,21 @@ def copy_options(problem: DuplicationProblem, i: int) -> tuple[int, ...]:
 def build_duplication(problem: DuplicationProblem) -> pyo.ConcreteModel:
     """The program of ``problem``; ``model.y[i, d]`` are the choices."""
     model = pyo.ConcreteModel(name="duplication")
+    add_copies(model, problem)
+    cores = [(float(_cores(problem, i, d)), chosen_copies) for (i, d), chosen_copies in model.y.items()]
+    add_rows(model, "cores", capacity(cores, problem.cores, none=model.T))
+    model.objective = pyo.Objective(expr=model.unit * model.T)
+    return model
+
+
+def add_copies(model: pyo.ConcreteModel, problem: DuplicationProblem) -> None:
+    """All but the budget (2) and the objective: ``y``, ``T`` and ``unit`` of ``model`` with (1), (3) and (4)."""
     options = [copy_options(problem, i) for i in range(len(problem.stages))]
     model.unit = time_unit(max(s.cycles(own[-1]) for s, own in zip(problem.stages, options, strict=True)))
     model.y = choices(options)
     model.T = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, float(_longest(problem, options)) / model.unit))
     add_rows(model, "one_choice", one_each(model.y, options))
-    cores = [(float(_cores(problem, i, d)), model.y[i, d]) for i, own in enumerate(options) for d in own]
-    add_rows(model, "cores", capacity(cores, problem.cores, none=model.T))
     add_rows(model, "time", _time(model, problem, options))
-    model.objective = pyo.Objective(expr=model.unit * model.T)
-    return model
 
 
 def _longest(problem: DuplicationProblem, options: list[tuple[int, ...]]) -> Fraction:
@@ -100,14 +105,20 @@ def read_duplication(model: pyo.ConcreteModel, problem: DuplicationProblem) -> t
 
 def evaluate_duplication(problem: DuplicationProblem, copies: tuple[int, ...]) -> Fraction:
     """Exact cycles with ``copies``. ValueError, naming the constraint, if they violate one."""
+    cycles = copied_cycles(problem, copies)
+    cores = sum(_cores(problem, i, d) for i, d in enumerate(copies))
+    if cores > problem.cores:
+        raise ValueError(f"(2) cores: {cores} used, {problem.cores} available")
+    return cycles
+
+
+def copied_cycles(problem: DuplicationProblem, copies: tuple[int, ...]) -> Fraction:
+    """Exact cycles with ``copies``, whether or not they fit the cores. ValueError if they violate (1)."""
     if len(copies) != len(problem.stages) or min(copies, default=1) < 1:
         raise ValueError("(1): every stage has at least one copy")
     for i, (stage, d) in enumerate(zip(problem.stages, copies, strict=True)):
         if d > 1 and not stage.arrays:
             raise ValueError(f"(1) stage {i} has no arrays, and cannot have {d} copies")
-    cores = sum(_cores(problem, i, d) for i, d in enumerate(copies))
-    if cores > problem.cores:
-        raise ValueError(f"(2) cores: {cores} used, {problem.cores} available")
     times = [stage.cycles(d) for stage, d in zip(problem.stages, copies, strict=True)]
     total = Fraction(max(times) if problem.pipelined else sum(times))
     if problem.port_rate is None:

@@ -2,7 +2,7 @@ r"""Weight tiles on the cores of a chip with a network on chip (Pyomo): bin pack
 
 Sets
     t, v blocks: tiles that stay together;  k, l cores;  (t, v) pairs of blocks that exchange data
-Data (integers)
+Data (integers, but for f)
     a_t arrays of block t, A_k arrays of core k, f_tv bytes between the blocks t and v, D_kl hops between the cores k and l
 Variables
     x_tk in {0,1}  block t is on core k;  y_tvkl >= 0  x_tk x_vl
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyomo.environ as pyo
 
@@ -36,7 +37,7 @@ class MappingProblem:
 
     blocks: tuple[int, ...]
     cores: tuple[int, ...]
-    traffic: tuple[tuple[int, int, int], ...]
+    traffic: tuple[tuple[int, int, int | Fraction], ...]
     hops: tuple[tuple[int, ...], ...]
 
 
@@ -47,13 +48,13 @@ def mesh(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
 
 
 def build_mapping(problem: MappingProblem) -> pyo.ConcreteModel:
-    """The program of ``problem``. ValueError if traffic is not between blocks t < v, or hops are not symmetric."""
-    _check(problem)
+    """The program of ``problem``. ValueError if that is malformed (:func:`check_mapping`)."""
+    check_mapping(problem)
     model = pyo.ConcreteModel(name="mapping")
     cores = range(len(problem.cores))
     options = [cores for _ in problem.blocks]
     model.x = choices(options)
-    model.y = pyo.Var([(t, v) for t, v, _ in problem.traffic], cores, cores, domain=pyo.NonNegativeReals)
+    model.y = pyo.Var([(t, v) for t, v, _ in problem.traffic], cores, cores, bounds=(0, 1))
     model.zero = pyo.Var(bounds=(0, 0))
     add_rows(model, "one_choice", one_each(model.x, options))
     add_rows(model, "arrays", _arrays(model, problem))
@@ -74,7 +75,7 @@ def read_mapping(model: pyo.ConcreteModel, problem: MappingProblem) -> tuple[int
     return chosen(model.x, [range(len(problem.cores)) for _ in problem.blocks])
 
 
-def evaluate_mapping(problem: MappingProblem, placed: tuple[int, ...]) -> int:
+def evaluate_mapping(problem: MappingProblem, placed: tuple[int, ...]) -> int | Fraction:
     """Byte hops of ``placed``. ValueError, naming the constraint, if it violates one."""
     if len(placed) != len(problem.blocks) or any(not 0 <= k < len(problem.cores) for k in placed):
         raise ValueError("(1): every block is on one core of the chip")
@@ -85,7 +86,8 @@ def evaluate_mapping(problem: MappingProblem, placed: tuple[int, ...]) -> int:
     return sum(f * problem.hops[placed[t]][placed[v]] for t, v, f in problem.traffic)
 
 
-def _check(problem: MappingProblem) -> None:
+def check_mapping(problem: MappingProblem) -> None:
+    """ValueError if traffic is not between blocks t < v, once for a pair, or hops are not symmetric."""
     if any(not 0 <= t < v < len(problem.blocks) for t, v, _ in problem.traffic):
         raise ValueError("traffic is between blocks t < v of the problem")
     if len({(t, v) for t, v, _ in problem.traffic}) < len(problem.traffic):
@@ -127,7 +129,7 @@ def _symmetry(model: pyo.ConcreteModel, problem: MappingProblem) -> Iterator[Exp
         yield linear([(1.0, model.x[0, k])]) <= 0
 
 
-def _interchangeable(sizes: tuple[int, ...], related: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
+def _interchangeable(sizes: tuple[int, ...], related: Sequence[Sequence[int | Fraction]]) -> Iterator[tuple[int, int]]:
     """Successive members of the classes whose exchange changes neither sizes nor relations to all others."""
     last: list[int] = []  # of each class
     for n, size in enumerate(sizes):
