@@ -48,6 +48,16 @@ def test_far_copies_cost_more_than_they_save(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_every_copy_sends_to_every_copy(backend: str) -> None:
+    # two copies of each stage take 40 cycles; one of each on either core, half of the bytes still move a hop
+    stages = (FAR.stages[0], FAR.stages[0])
+    problem = replace(FAR, stages=stages, cores=(2, 2), traffic=((0, 1, 120),))
+    model = build_joint(problem)
+    assert solve(model, backend).objective == pytest.approx(60)
+    assert read_joint(model, problem) == ((0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_arrays_that_are_there_in_pieces_only(backend: str) -> None:
     # copies alone: four of them, two items each; no cores hold those
     assert solve(build_duplication(copies_alone(FRAGMENTED)), backend).objective == pytest.approx(20)
