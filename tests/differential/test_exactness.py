@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -27,12 +28,15 @@ def enumerated(case: Case) -> Fraction:
     return PlanSpace(case.network, case.chip, case.compute, case.memory, case.resident).best()
 
 
+def space_of(case: Case, builder: SegmentBuilder, solver: str) -> Space:
+    """The plan space of a case."""
+    return Space(MachinePricer(builder, Limits(case.compute, case.memory), Allocator(solver), case.resident))
+
+
 def searched(case: Case, solver: str) -> Found:
     """What the compiler finds with no gap allowed."""
-    workload = build_workload(case.network, case.chip, case.compute)
-    limits = Limits(case.compute, case.memory)
-    pricer = MachinePricer(SegmentBuilder(workload), limits, Allocator(solver), case.resident)
-    return find_plan(Space(pricer), "any", 0.0, NEVER)
+    builder = SegmentBuilder(build_workload(case.network, case.chip, case.compute))
+    return find_plan(space_of(case, builder, solver), "any", 0.0, NEVER)
 
 
 @settings(max_examples=60)
@@ -54,6 +58,20 @@ def test_cells_and_windows_are_the_same(case: Case) -> None:
 @given(cases())
 def test_the_search_finds_the_best_plan_of_the_space(case: Case) -> None:
     best, found = enumerated(case), searched(case, "combinatorial")
+    assert found.cost == best
+    assert found.bound == pytest.approx(float(best))
+
+
+@settings(max_examples=30)
+@given(cases())
+def test_a_wider_space_proves_the_best_plans_of_both(case: Case) -> None:
+    builder, narrow = SegmentBuilder(build_workload(case.network, case.chip, case.compute)), replace(case, memory=0)
+    dual = space_of(case, builder, "combinatorial")
+    compute_only = find_plan(space_of(narrow, builder, "combinatorial"), "all-compute", 0.0, NEVER, wider=dual)
+    best = enumerated(narrow)
+    assert compute_only.cost == best
+    assert compute_only.bound == pytest.approx(float(best))
+    found, best = find_plan(dual, "dual-mode", 0.0, NEVER, known=compute_only), enumerated(case)
     assert found.cost == best
     assert found.bound == pytest.approx(float(best))
 
