@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
 from hw.errors import ChipError
-from hw.figures import LARGEST, plain
+from hw.figures import LARGEST, plain, size, unmet
 
 Location = tuple[str, ...]
 """A key path as a tuple of keys."""
@@ -37,12 +37,12 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Fraction):
-        value = plain(value)
+        return f"{value.numerator}.0" if value.denominator == 1 else str(plain(value))
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    text = repr(value) if isinstance(value, str) and not value.replace(".", "", 1).isdigit() else str(value)
+    text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
@@ -82,10 +82,18 @@ def _expected(node: Mapping[str, Any], got: object = None) -> str:
         limits = [
             f"{words} {node[limit]}"
             for limit, words in (("exclusiveMinimum", "above"), ("minimum", "of at least"), ("maximum", "at most"))
-            if limit in node and (node[limit] != LARGEST or (isinstance(got, int | float | Fraction) and got > LARGEST))
+            if limit in node and (node[limit] != LARGEST or _exceeds(got, LARGEST))
         ]
-        return f"{'a whole number' if kind == 'integer' else 'a number'} {' and '.join(limits)}"
+        whole = kind == "integer"
+        return " ".join(
+            filter(None, ("a whole number" if whole else "a number", " and ".join(limits), unmet(got, whole)))
+        )
     return {"boolean": "true or false", "string": "text", "object": "a mapping"}.get(kind, "a known value")
+
+
+def _exceeds(value: object, limit: int) -> bool:
+    number = size(value)
+    return number is not None and number.is_finite() and number > limit
 
 
 def _keys(node: Mapping[str, Any]) -> list[str]:

@@ -45,16 +45,19 @@ LINE = line_of("  rows:", "array")
 VALUES = {
     "320.5": "expected a whole number of at least 1, got 320.5",
     "many": "expected a whole number of at least 1, got 'many'",
-    '"320"': "expected a whole number of at least 1, got 320",
+    '"320"': "expected a whole number of at least 1 in plain digits without quotes, got '320'",
+    "320.0": "expected a whole number of at least 1 in plain digits without quotes, got 320.0",
+    "0x1F4": "expected a whole number of at least 1 in plain digits without quotes, got '0x1F4'",
+    "1e-300": "expected a whole number of at least 1, got '1e-300'",
     "true": "expected a whole number of at least 1, got true",
     "-3": "expected a whole number of at least 1, got -3",
     "0": "expected a whole number of at least 1, got 0",
     "": "expected a whole number of at least 1, got nothing",
     "[320]": "expected a whole number of at least 1, got a list",
     "{a: 1}": "expected a whole number of at least 1, got a mapping",
-    ".inf": "expected a whole number of at least 1, got '.inf'",
+    ".inf": "expected a whole number of at least 1 that is finite, got '.inf'",
     "1" + "0" * 20: "expected a whole number of at least 1 and at most 1000000000000000, got 100000000000000000000",
-    "9" * 5000: "expected a whole number of at least 1, got " + "9" * 40 + "...",
+    "9" * 5000: "expected a whole number of at least 1 and at most 1000000000000000, got '" + "9" * 39 + "...",
 }
 
 
@@ -64,13 +67,45 @@ def test_wrong_value_of_a_whole_number(value: str) -> None:
     assert problems((*ROWS, f"  rows: {value}"), rows_alone) == [f"my.yaml:{LINE}: array.rows: {VALUES[value]}"]
 
 
-@pytest.mark.parametrize("value", ["0", "-1", ".nan", ".inf", "1e400", "1/0", "fast", "null"])
+EXACT = {
+    "0": "above 0, got 0",
+    "-1": "above 0, got -1",
+    "-1e400": "above 0, got '-1e400'",
+    "1/0": "above 0, got '1/0'",
+    "fast": "above 0, got 'fast'",
+    "null": "above 0, got nothing",
+    ".nan": "above 0 that is finite, got '.nan'",
+    ".inf": "above 0 that is finite, got '.inf'",
+    "1e400": "above 0 and at most 1000000000000000, got '1e400'",
+    "1e16": "above 0 and at most 1000000000000000, got 10000000000000000.0",
+    "1e-300": "above 0 (the smallest above 0 is 1e-20), got '1e-300'",
+    "1e-21": "above 0 (the smallest above 0 is 1e-20), got '1e-21'",
+    "0x1F4": "above 0 written as 102.4, 1e3 or 1/3, got '0x1F4'",
+    "1_000": "above 0 written as 102.4, 1e3 or 1/3, got '1_000'",
+    "0." + "1" * 50: "above 0 of at most 40 characters, got '0." + "1" * 37 + "...",
+    "1.000000000000000000001": "above 0 with at most 20 decimals, or as a ratio with a denominator of at most 1e20, "
+    "got '1.000000000000000000001'",
+}
+
+
+@pytest.mark.parametrize("value", EXACT, ids=lambda value: value[:10])
 def test_wrong_value_of_an_exact_number(value: str) -> None:
     line = line_of("  bandwidth:", "main_memory")
-    got = "nothing" if value == "null" else value if value in ("0", "-1") else repr(value)
     assert problems(("main_memory", "  bandwidth:", f"  bandwidth: {value}")) == [
-        f"my.yaml:{line}: main_memory.bandwidth: expected a number above 0, got {got}"
+        f"my.yaml:{line}: main_memory.bandwidth: expected a number {EXACT[value]}"
     ]
+
+
+def test_a_number_above_its_limit_is_told_the_limit_alone() -> None:
+    line = line_of("  capacity_fraction:")
+    assert problems(("modes", "  capacity_fraction:", "  capacity_fraction: 9")) == [
+        f"my.yaml:{line}: modes.capacity_fraction: expected a number of at least 0 and at most 1, got 9"
+    ]
+
+
+def test_the_smallest_number_is_allowed() -> None:
+    chip = hw.load_chip("dynaplasia").with_changes(**{"main_memory.bandwidth": "1e-20"})
+    assert chip.main_cycles(1) == 10**20
 
 
 def test_unknown_key_names_the_nearest() -> None:
@@ -227,7 +262,7 @@ def test_empty_name() -> None:
             "nearest key: main_memory.bandwidth",
         ),
         ({"array.rows": 0, "array.max_active_rows": 1}, "array.rows: expected a whole number of at least 1, got 0"),
-        ({"buffer.bandwidth": float("nan")}, "buffer.bandwidth: expected a number above 0, got nan"),
+        ({"buffer.bandwidth": float("nan")}, "buffer.bandwidth: expected a number above 0 that is finite, got nan"),
         ({"name.first": "x"}, "name.first: expected a key path of a chip, got 'name.first'; nearest key: name"),
         ({"modes": 3}, "modes: expected a mapping, got 3"),
     ],
