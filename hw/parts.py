@@ -60,9 +60,9 @@ class VectorUnit(Part):
     @classmethod
     def _has_default(cls, passes: Mapping[str, NotNegative]) -> Mapping[str, NotNegative]:
         if DEFAULT_KIND not in passes:
-            raise refuse(f"a mapping with the key {DEFAULT_KIND!r}")
+            raise refuse(f"a section with the key {DEFAULT_KIND!r}, for every kind that it does not list")
         if HOST_KIND in passes:
-            raise refuse(f"a mapping without the key {HOST_KIND!r} (`host_elements_per_cycle` says what it takes)")
+            raise refuse(f"a section without the key {HOST_KIND!r} (`host_elements_per_cycle` says what it takes)")
         return passes
 
 

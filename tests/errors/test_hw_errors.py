@@ -10,6 +10,7 @@ import pytest
 import hw
 from hw.errors import MOST_SHOWN
 from hw.loader import parse_chip
+from hw.problems import description, key_paths
 
 PRESET = Path(hw.__file__).parent / "presets" / "dynaplasia.yaml"
 LINES = PRESET.read_text(encoding="utf-8").splitlines()
@@ -52,9 +53,10 @@ VALUES = {
     "true": "expected a whole number of at least 1, got true",
     "-3": "expected a whole number of at least 1, got -3",
     "0": "expected a whole number of at least 1, got 0",
-    "": "expected a whole number of at least 1, got nothing",
+    "": "expected a whole number of at least 1, got no value",
     "[320]": "expected a whole number of at least 1, got a list",
-    "{a: 1}": "expected a whole number of at least 1, got a mapping",
+    "{a: 1, b: 2}": "expected a whole number of at least 1, got a section with the keys a, b",
+    "{}": "expected a whole number of at least 1, got an empty section",
     ".inf": "expected a whole number of at least 1 that is finite, got '.inf'",
     "1" + "0" * 20: "expected a whole number of at least 1 and at most 1000000000000000, got 100000000000000000000",
     "9" * 5000: "expected a whole number of at least 1 and at most 1000000000000000, got '" + "9" * 39 + "...",
@@ -73,7 +75,7 @@ EXACT = {
     "-1e400": "above 0, got '-1e400'",
     "1/0": "above 0, got '1/0'",
     "fast": "above 0, got 'fast'",
-    "null": "above 0, got nothing",
+    "null": "above 0, got no value",
     ".nan": "above 0 that is finite, got '.nan'",
     ".inf": "above 0 that is finite, got '.inf'",
     "1e400": "above 0 and at most 1000000000000000, got '1e400'",
@@ -127,16 +129,26 @@ def test_all_problems_at_once_in_the_order_of_the_lines() -> None:
         ("", "interface:", "interface: cell"),
     ) == [
         f"my.yaml:{line_of('interface:')}: interface: expected one of core, array, row, got 'cell'",
-        f"my.yaml:{line_of('array:')}: array.columns: expected a whole number of at least 1, got nothing",
+        f"my.yaml:{line_of('array:')}: array.columns: this key is missing; expected a whole number of at least 1: cell columns",
         f"my.yaml:{line_of('  columns:')}: array.colums: expected a key of array, got 'colums'; nearest key: columns",
         f"my.yaml:{line_of('  ports:')}: modes.ports: expected one of 1, 2, got 3",
     ]
 
 
+def test_a_key_without_a_description_is_a_section() -> None:
+    """What is missing is named by this."""
+    paths = key_paths(hw.Chip)
+    sections = {path for path in paths if any(other.startswith(f"{path}.") for other in paths)}
+    assert sections == {path for path in paths if not description(path, hw.Chip)[1]}
+
+
 def test_missing_section() -> None:
     with pytest.raises(hw.ChipError) as caught:
         parse_chip(b"name: x\ntechnology: y", "my.yaml")
-    assert "my.yaml:1: array: expected a mapping, got nothing" in caught.value.problems
+    assert (
+        "my.yaml:1: buffer: this section is missing; expected a section with the keys capacity_bytes, bandwidth"
+        in caught.value.problems
+    )
     assert len(caught.value.problems) == 12
 
 
@@ -165,7 +177,8 @@ def test_switchable_chip_needs_a_memory_mode() -> None:
 
 def test_passes_need_a_default() -> None:
     assert problems(("vector", "    default:", "")) == [
-        f"my.yaml:{line_of('  passes:')}: vector.passes: expected a mapping with the key 'default', got a mapping"
+        f"my.yaml:{line_of('  passes:')}: vector.passes: expected a section with the key 'default', "
+        "for every kind that it does not list, got a section with the keys view, copy, elementwise, add, pool, redu..."
     ]
 
 
@@ -179,9 +192,12 @@ def test_source_of_an_unknown_figure() -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "my.yaml:1: expected a mapping of keys to values, got nothing"),
-        (b"- a\n- b\n", "my.yaml:1: expected a mapping of keys to values, got a list"),
-        (b"just text", "my.yaml:1: expected a mapping of keys to values, got a single value"),
+        (b"", "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got an empty file"),
+        (b"- a\n- b\n", "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got a list"),
+        (
+            b"just text",
+            "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got a single value",
+        ),
         (b"name: x\narray: [1\n", "my.yaml:3: not valid YAML: expected ',' or ']', but got '<stream end>'"),
         (b"name: x\n--- \nname: y\n", "my.yaml:2: not valid YAML: but found another document"),
         (b"name: x\ntechnology: \xff\n", "my.yaml:2: expected UTF-8 text, got byte 0xff"),
@@ -264,7 +280,7 @@ def test_empty_name() -> None:
         ({"array.rows": 0, "array.max_active_rows": 1}, "array.rows: expected a whole number of at least 1, got 0"),
         ({"buffer.bandwidth": float("nan")}, "buffer.bandwidth: expected a number above 0 that is finite, got nan"),
         ({"name.first": "x"}, "name.first: expected a key path of a chip, got 'name.first'; nearest key: name"),
-        ({"modes": 3}, "modes: expected a mapping, got 3"),
+        ({"buffer": 3}, "buffer: expected a section with the keys capacity_bytes, bandwidth, got 3"),
     ],
 )
 def test_changes_that_are_refused(changes: dict[str, object], problem: str) -> None:

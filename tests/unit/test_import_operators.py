@@ -202,5 +202,5 @@ def test_the_host_has_a_rate_of_its_own() -> None:
     for lanes, rate, cycles in ((32, 1, 1000), (64, 1, 1000), (32, 4, 250), (32, 64, 16)):
         changed = chip.with_changes(**{"vector.lanes": lanes, "vector.host_elements_per_cycle": rate})
         assert changed.vector_cycles(changed.vector_work("host", 1000)) == cycles
-    with pytest.raises(hw.ChipError, match="a mapping without the key 'host'"):
+    with pytest.raises(hw.ChipError, match="a section without the key 'host'"):
         chip.with_changes(**{"vector.passes.host": 3})
