@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from cmswitch import options as opt
 from cmswitch.errors import CmswitchError
 from cmswitch.naming import nearest
+from cmswitch.start import INTERRUPTED
 from cmswitch.version import __version__
 
 EXIT_BAD_INPUT = 2
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"cmswitch: error:{name} {error.strerror or error}", EXIT_BAD_INPUT, verbose)
     except KeyboardInterrupt as interrupt:
         code = interrupt.args[0] if interrupt.args else EXIT_INTERRUPTED
-        return _fail("cmswitch: interrupted before there was a result", code, verbose=False)
+        return _fail(INTERRUPTED, code, verbose=False)
     except Exception as error:
         text = " ".join(str(error).split())
         return _fail(
