@@ -224,7 +224,7 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
         type=opt.choice(opt.WEIGHTS),
         default=None,
         metavar="|".join(opt.WEIGHTS),
-        help="whether the first weight write counts (cold) or not (default: cold on switchable chips)",
+        help="whether the first weight write counts (cold) or not (default: cold on switchable chips, else resident)",
     )
     add(
         "--phase",

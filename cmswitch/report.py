@@ -299,6 +299,10 @@ def summary(report: Report) -> str:
         lines.append(f"{name:<10} {figure}")
     energy = "no energy figures" if report.energy.total_pj is None else f"{report.energy.total_pj / 1e6:,.1f} uJ"
     missing = f" (not modelled: {', '.join(report.energy.not_modelled)})" if report.energy.not_modelled else ""
+    if report.options["weights"] == "resident" and len(report.segments) == 1:  # several segments each write their own
+        lines.append(
+            "weights    resident, in the arrays beforehand: no cycles of writing them are counted; --weights cold counts them"
+        )
     lines.append(f"memory     {100 * report.modes.memory_fraction:.1f} % of array-cycles in use as memory")
     lines.append(f"energy     {energy}{missing}")
     lines += ["", *_segment_table(report.segments)]

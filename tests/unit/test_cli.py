@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import cmswitch
+import hw
 from cmswitch import cli, commands
 from cmswitch.errors import InfeasibleError, SolverError
 from cmswitch.graph.network import MatrixProduct, Network, Operator
@@ -160,6 +161,21 @@ def test_summary_and_files(fake: FakePipeline, capsys: pytest.CaptureFixture[str
     assert Path("new/folder/plan.json").read_text() == '{"plan": 1}\n'
     assert json.loads(Path("new/folder/report.json").read_text())["schema"] == 1
     assert json.loads(Path("new/folder/trace.json").read_text()) == {"traceEvents": []}
+
+
+def test_the_summary_says_that_the_weights_are_not_written(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default on a chip whose arrays compute for good."""
+    line = "weights    resident, in the arrays beforehand: no cycles of writing them are counted; --weights cold counts them\n"
+    assert cli.main([*SOLVE]) == 0
+    assert "weights  " not in capsys.readouterr().out
+    fixed = hw.load_chip("dynaplasia").with_changes(modes={"switchable": False})
+    Path("fixed.yaml").write_text(fixed.to_json())
+    assert cli.main(["solve", "zoo:tiny", "--hw", "fixed.yaml"]) == 0
+    assert line in capsys.readouterr().out
+    assert cli.main(["solve", "zoo:tiny", "--hw", "fixed.yaml", "--weights", "cold"]) == 0
+    assert "weights  " not in capsys.readouterr().out
 
 
 def test_interruption_writes_the_best_plan(fake: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
