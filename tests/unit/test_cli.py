@@ -46,6 +46,7 @@ class FakePipeline:
     during: Callable[[], None] = lambda: None
     given: list[SimpleNamespace] = field(default_factory=list)
     stopped: bool = False
+    predicted: int = 99
     Options = staticmethod(lambda **options: SimpleNamespace(**options))
 
     def compile_network(
@@ -65,7 +66,7 @@ class FakePipeline:
             certificate=SimpleNamespace(
                 termination="interrupted" if self.stopped else "optimal",
                 status="feasible" if self.stopped else "optimal",
-                objective_cycles=99,
+                objective_cycles=self.predicted,
                 bound_cycles=98,
                 gap=1 / 99,
                 segments_considered=3,
@@ -176,6 +177,28 @@ def test_the_summary_says_that_the_weights_are_not_written(
     assert line in capsys.readouterr().out
     assert cli.main(["solve", "zoo:tiny", "--hw", "fixed.yaml", "--weights", "cold"]) == 0
     assert "weights  " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("predicted", "confirmed"), [(92, True), (91, False), (108, True), (109, False)])
+def test_an_optimum_that_the_simulation_does_not_confirm(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str], predicted: int, confirmed: bool
+) -> None:
+    warning = (
+        f"the plan is optimal as predicted ({predicted} cycles), but the simulation takes 100 cycles, which differs by more than "
+        "8 %; another plan may be faster in simulation"
+    )
+    fake.predicted = predicted
+    assert cli.main([*SOLVE, "--out", "o"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(Path("o/report.json").read_text())["warnings"] == [
+        "this is a fake",
+        *([] if confirmed else [warning]),
+    ]
+    assert (f"warning: {warning}\n" in err) is not confirmed
+    assert (" %, optimal as predicted only\n" in out) is not confirmed
+    fake.during = lambda: signal.raise_signal(signal.SIGINT)
+    assert cli.main([*SOLVE, "--quiet"]) == 130
+    assert "optimal" not in capsys.readouterr().out
 
 
 def test_interruption_writes_the_best_plan(fake: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
