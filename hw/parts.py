@@ -169,8 +169,11 @@ Picojoules = NotNegative | None
 class Energy(Part):
     """Energy and power, all optional: what is not given is not modelled, never zero."""
 
-    mvm_pj: Picojoules = Field(default=None, description="pJ of one MVM of one array at input_bits")
-    adc_conversion_pj: Picojoules = Field(default=None, description="pJ of one conversion, if not part of mvm_pj")
+    mvm_pj: Picojoules = Field(
+        default=None,
+        description="pJ of one MVM of one array at input_bits, with its conversions unless adc_conversion_pj is given",
+    )
+    adc_conversion_pj: Picojoules = Field(default=None, description="pJ of one conversion; left out: part of mvm_pj")
     vector_pass_pj: Picojoules = Field(default=None, description="pJ of one element pass of the vector unit")
     buffer_pj_per_byte: Picojoules = Field(default=None, description="pJ per byte over the buffer's port")
     memory_array_pj_per_byte: Picojoules = Field(
