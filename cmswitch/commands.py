@@ -175,6 +175,12 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
 
     with _naming(program):
         parsed = parse_program(text)
+    if parsed.chip_sha256 != chip.sha256:
+        raise InputError(
+            f"{program}: compiled for chip '{parsed.chip}' of sha256 {parsed.chip_sha256[:12]}, but --hw {chip_name} describes "
+            f"'{chip.name}' of sha256 {chip.sha256[:12]}; give the description that it was compiled for, as it was then"
+            f"{_recorded_chip(program)}, or compile the network again with `cmswitch solve MODEL --hw {chip_name} --out DIR`"
+        )
     timing = simulator.simulate(parsed, chip, trace=folder is not None)
     if folder is not None:
         folder.write({"trace.json": json.dumps(timing.trace)})
@@ -186,6 +192,17 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
         microseconds = timing.total_cycles / float(chip.clock_mhz)
         print(f"{parsed.network} on {chip.name}: {timing.total_cycles:,} cycles, {microseconds:,.1f} us")
     return EXIT_DONE
+
+
+def _recorded_chip(program: Path) -> str:
+    """What the report beside a program says that its chip was; empty if there is none."""
+    from cmswitch.report import read_origin
+
+    recorded = program.parent / "report.json"
+    try:
+        return f" ({recorded} says --hw {read_origin(_read_text(recorded), str(recorded))[1]})"
+    except InputError:
+        return ""
 
 
 def check(plan: Path, model: ModelOptions | None, chip_name: str | None, as_json: bool) -> int:

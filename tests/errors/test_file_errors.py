@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,31 @@ def test_chips_that_cannot_hold_the_network(refused: Run, tmp_path: Path) -> Non
         1,
         "cmswitch: error: operator 'stage2.0.conv2': no feasible plan: one column block needs 4 arrays, the chip has 2 "
         "(short by 2); allow cut_inner in the chip file or use arrays with more rows\n",
+    )
+
+
+def test_a_program_for_another_chip(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "p.mop").write_text('program "n" chip "mine" sha256 "0123456789abcdef" weights cold')
+    prime = hw.load_chip("prime").sha256[:12]
+    found = (
+        "cmswitch: error: o/p.mop: compiled for chip 'mine' of sha256 0123456789ab, but --hw prime describes 'prime' of sha256 "
+        f"{prime}; give the description that it was compiled for, as it was then{{}}, or compile the network again with "
+        "`cmswitch solve MODEL --hw prime --out DIR`\n"
+    )
+    assert refused("simulate", "o/p.mop", "--hw", "prime") == (2, found.format(""))
+    options: dict[str, object] = {
+        "model": "m.onnx",
+        "hw": "mine.yaml",
+        "dims": {},
+        "batch": None,
+        "seq": None,
+        "values": {},
+    }
+    (tmp_path / "o" / "report.json").write_text(json.dumps({"options": options}))
+    assert refused("simulate", "o/p.mop", "--hw", "prime") == (
+        2,
+        found.format(" (o/report.json says --hw mine.yaml)"),
     )
 
 
