@@ -315,7 +315,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         type=opt.dimension,
         action="append",
         default=[],
-        metavar="NAME=N",
+        metavar="NAME=VALUE",
         help="size of a symbolic dimension (repeatable); 0 for a cache that is still empty",
     )
     command.add_argument(
@@ -323,8 +323,8 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         type=opt.constant,
         action="append",
         default=[],
-        metavar="NAME=V",
-        help="make a network input a constant, all of whose elements are the number V (repeatable)",
+        metavar="NAME=VALUE",
+        help="make a network input a constant, all of whose elements are the number VALUE (repeatable)",
     )
     size = opt.whole_number(1, opt.LARGEST_DIMENSION)
     command.add_argument("--batch", type=size, metavar="N", help="size of the batch dimension")

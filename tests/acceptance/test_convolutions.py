@@ -43,7 +43,7 @@ def test_dynamic_batch_that_is_not_bound(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["solve", str(path), "--hw", "dynaplasia"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "unbound dimension images; give `--dim images=N`" in err
+    assert "dimension without a size: images; give `--dim images=VALUE`" in err
 
 
 @pytest.mark.parametrize(("groups", "columns"), [(2, 6), (8, 1), (8, 3)], ids=["two", "depthwise", "multiplied"])

@@ -44,7 +44,7 @@ def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
         "empty.onnx": "empty.onnx: the file is empty; export or copy the model again",
         "folder.onnx": f"folder.onnx: cannot be read (Is a directory); {advice}",
         "absent.onnx": f"absent.onnx: cannot be read (No such file or directory); {advice}",
-        "whole.onnx": "whole.onnx: unbound dimensions batch, length; give `--dim batch=N --dim length=N`",
+        "whole.onnx": "whole.onnx: dimensions without a size: batch, length; give `--dim batch=VALUE --dim length=VALUE`",
     }.items():
         assert refused("solve", name, "--hw", "dynaplasia", "--out", "o") == (2, f"cmswitch: error: {message}\n")
         assert refused("inspect", name) == (2, f"cmswitch: error: {message}\n")
