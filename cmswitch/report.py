@@ -14,6 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import InputError
+from cmswitch.listing import nodes_by_place, nodes_in_words
 from cmswitch.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ of an optimum says little about what the chip does."""
 
 @dataclass(frozen=True)
 class ModelSection:
-    """The network; ``nodes`` counts those of the file after binding, ``macs`` those of matrix products, on arrays all of them."""
+    """The network; ``nodes`` counts those of the file after binding, ``nodes_by_place`` those that run, ``macs`` are those of
+    matrix products, on arrays all of them."""
 
     name: str
     nodes: int
+    nodes_by_place: dict[str, int]
     cim_operators: int
     macs: int
     weight_bytes: int
-    vector_operators: int
-    host_operators: int
 
 
 @dataclass(frozen=True)
@@ -207,11 +208,10 @@ def build_report(
         model=ModelSection(
             name=network.name,
             nodes=network.node_count,
+            nodes_by_place=nodes_by_place(network),
             cim_operators=sum(o.product is not None for o in network.operators),
             macs=network.macs,
             weight_bytes=network.weight_bytes(chip.precision.weight_bits),
-            vector_operators=len(network.vector_nodes),
-            host_operators=len(network.host_nodes),
         ),
         chip=ChipSection(chip.name, chip.arrays, float(chip.clock_mhz), chip.sha256),
         options=options,
@@ -302,8 +302,8 @@ def summary(report: Report) -> str:
     state = solve.status if solve.status == solve.termination else f"{solve.status}, stopped by {solve.termination}"
     bound = "" if solve.bound_cycles is None else f"   no plan is predicted below {solve.bound_cycles:,}"
     lines = [
-        f"model      {model.name}: {model.nodes} nodes; {model.cim_operators} matrix operators, {model.macs:,} MACs, "
-        f"{model.weight_bytes:,} weight bytes; {model.vector_operators} vector, {model.host_operators} host operators",
+        f"model      {model.name}: {nodes_in_words(model.nodes, model.nodes_by_place)}; {model.macs:,} MACs, "
+        f"{model.weight_bytes:,} weight bytes",
         f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
         f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
         f"{solve.programs_solved} programs solved; {solve.seconds['total']:.1f} CPU s in all",

@@ -18,7 +18,7 @@ import cmswitch
 import hw
 from cmswitch import cli, commands
 from cmswitch.errors import InfeasibleError, SolverError
-from cmswitch.graph.network import MatrixProduct, Network, Operator
+from cmswitch.graph.network import MatrixProduct, Network, Operator, VectorWork
 from cmswitch.options import COST_MODELS, SOLVERS
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import PlannedPiece, PlannedSegment
@@ -30,7 +30,7 @@ NETWORK = Network(
     name="tiny",
     operators=(
         Operator("first", ("first",), MatrixProduct(4, 2, 3, weight="w"), 4, (), (), ()),
-        Operator("pool", ("pool",), None, 4, (), (), ()),
+        Operator("pool", ("pool",), None, 4, (), (VectorWork("pool", "pool", 8),), ()),
     ),
     tensors=(),
     node_count=2,
@@ -104,8 +104,9 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     ]  # fmt: skip
     assert report["schema"] == 1
     assert report["model"] == {
-        "name": "tiny", "nodes": 2, "cim_operators": 1, "macs": 24, "weight_bytes": 6,
-        "vector_operators": 1, "host_operators": 0,
+        "name": "tiny", "nodes": 2,
+        "nodes_by_place": {"arrays": 1, "vector unit": 1, "data movement": 0, "metadata": 0, "host": 0},
+        "cim_operators": 1, "macs": 24, "weight_bytes": 6,
     }  # fmt: skip
     assert report["latency"] == {
         "predicted_cycles": 99, "simulated_cycles": 100, "roofline_cycles": 50, "first_weight_write_cycles": 30,
@@ -130,6 +131,16 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     assert report["options"]["versions"]["cmswitch"] == __version__
     assert err == "warning: this is a fake\n"
     assert os.listdir() == []
+
+
+def test_solve_and_inspect_count_nodes_in_the_same_words(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "tiny: 2 nodes (arrays: 1, vector unit: 1, data movement: 0, metadata: 0, host: 0); 24 MACs, 6 weight"
+    assert cli.main([*SOLVE, "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith(f"model      {words} bytes\n")
+    assert cli.main(["inspect", "zoo:tiny"]) == 0
+    assert capsys.readouterr().out.startswith(f"{words}s\n")
 
 
 def test_options_reach_the_compiler(fake: FakePipeline) -> None:
