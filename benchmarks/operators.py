@@ -246,7 +246,7 @@ def _reason(text: str) -> str:
     lines = text.splitlines()
     first = lines[1].strip() if len(lines) > 1 else text.partition(": ")[2]
     reason = first.partition("]: ")[2] or first
-    reason = re.sub(r"dimensions? without a size: .*", "dimension without a size", reason)
+    reason = re.sub(r"\d+ dimensions? without a size: .*", "dimension without a size", reason)
     return re.sub(r" '[^']*'", "", reason.partition(";")[0])
 
 

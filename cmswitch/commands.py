@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import CmswitchError, InputError
+from cmswitch.naming import quantity
 from cmswitch.options import ModelOptions, SolveOptions, VerifyOptions, Weights
 from cmswitch.output import OutputFolder
 from cmswitch.progress import Interruption, ProgressBar, StepBar
@@ -190,7 +191,7 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
         print(json.dumps({"program": parsed.network, "chip": chip.name, **measured}, indent=2))
     else:
         microseconds = timing.total_cycles / float(chip.clock_mhz)
-        print(f"{parsed.network} on {chip.name}: {timing.total_cycles:,} cycles, {microseconds:,.1f} us")
+        print(f"{parsed.network} on {chip.name}: {quantity(timing.total_cycles, 'cycle')}, {microseconds:,.1f} us")
     return EXIT_DONE
 
 
@@ -277,7 +278,7 @@ def verify(options: VerifyOptions) -> int:
         print(report.to_json(found, asked), end="")
     else:
         segments = len(result.program.segments)
-        title = f"program      {numeric.network.name} on {chip.name}, {result.schedule_used}, {segments} segments"
+        title = f"program      {numeric.network.name} on {chip.name}, {result.schedule_used}, {quantity(segments, 'segment')}"
         print(report.to_text(found, title, operators=not options.quiet), end="")
     return EXIT_DONE if found.exact or (options.adc != "off" and found.error is None) else EXIT_FAILED_CHECK
 
@@ -294,7 +295,7 @@ def inspect(options: ModelOptions, as_json: bool) -> int:
 def validate_chip(name: str) -> int:
     """Say that a chip file is valid, or raise InputError with everything that is wrong in it."""
     chip = load_chip(name)
-    print(f"{name}: valid; {chip.name}, {chip.arrays} arrays of {chip.array.rows} x {chip.array.columns}")
+    print(f"{name}: valid; {chip.name}, {quantity(chip.arrays, 'array')} of {chip.array.rows} x {chip.array.columns}")
     return EXIT_DONE
 
 

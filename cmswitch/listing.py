@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cmswitch.naming import quantity
+
 if TYPE_CHECKING:
     from cmswitch.graph.network import MatrixProduct, Network, Operator
 
@@ -18,7 +20,7 @@ def nodes_by_place(network: Network) -> dict[str, int]:
 
 def nodes_in_words(nodes: int, by_place: Mapping[str, int]) -> str:
     """The nodes of a file and where they run."""
-    return f"{nodes} nodes ({', '.join(f'{place}: {count}' for place, count in by_place.items())})"
+    return f"{quantity(nodes, 'node')} ({', '.join(f'{place}: {count}' for place, count in by_place.items())})"
 
 
 def network_json(network: Network) -> str:
@@ -46,7 +48,7 @@ def network_table(network: Network) -> str:
     """How much runs where, then one line per operator, then the nodes that run on the host."""
     lines = [
         f"{network.name}: {nodes_in_words(network.node_count, nodes_by_place(network))}; {network.macs:,} MACs, "
-        f"{network.weight_elements:,} weights",
+        + quantity(network.weight_elements, "weight"),
         f"{'rows M':>9} {'inner N':>9} {'columns K':>9} {'groups G':>9} {'MACs':>16}  operator + fused vector operators",
         *(_row(operator) for operator in network.operators),
         *(f"  host: {node}" for node in network.host_nodes),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cmswitch.errors import InputError
 from cmswitch.listing import nodes_by_place, nodes_in_words
+from cmswitch.naming import quantity
 from cmswitch.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -304,9 +305,9 @@ def summary(report: Report) -> str:
     lines = [
         f"model      {model.name}: {nodes_in_words(model.nodes, model.nodes_by_place)}; {model.macs:,} MACs, "
         f"{model.weight_bytes:,} weight bytes",
-        f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
+        f"chip       {chip.name}: {quantity(chip.arrays, 'array')} at {chip.clock_mhz:g} MHz",
         f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
-        f"{solve.programs_solved} programs solved; {solve.seconds['total']:.1f} CPU s in all",
+        f"{quantity(solve.programs_solved, 'program')} solved; {solve.seconds['total']:.1f} CPU s in all",
     ]
     for name, cycles, remark in (
         ("predicted", latency.predicted_cycles, bound),
@@ -357,6 +358,7 @@ def _segment_table(segments: tuple[SegmentSection, ...]) -> list[str]:
     if len(shown) < len(segments):
         rest = segments[len(shown) :]
         lines.append(
-            f"... and {len(rest)} more segments, {sum(s.cycles.total for s in rest):,} cycles (all in report.json)"
+            f"... and {quantity(len(rest), 'more segment')}"
+            f", {quantity(sum(s.cycles.total for s in rest), 'cycle')} (all in report.json)"
         )
     return lines

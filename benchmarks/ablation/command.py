@@ -7,7 +7,7 @@ from importlib import import_module
 
 from benchmarks.networks import UsageError
 from benchmarks.settings import Outcome
-from cmswitch.naming import nearest
+from cmswitch.naming import nearest, quantity
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
 PARTS = {"segments": "benchmarks.ablation.comparison", "searches": "benchmarks.ablation.searches"}
@@ -61,5 +61,5 @@ def _harvest() -> int:
 
     segments = harvest(HARVESTED)
     write_segments(SEGMENTS_FILE, segments)
-    print(f"{len(segments)} segments written to {SEGMENTS_FILE}")
+    print(f"{quantity(len(segments), 'segment')} written to {SEGMENTS_FILE}")
     return 0

@@ -44,7 +44,7 @@ def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
         "empty.onnx": "empty.onnx: the file is empty; export or copy the model again",
         "folder.onnx": f"folder.onnx: cannot be read (Is a directory); {advice}",
         "absent.onnx": f"absent.onnx: cannot be read (No such file or directory); {advice}",
-        "whole.onnx": "whole.onnx: dimensions without a size: batch, length; give `--dim batch=VALUE --dim length=VALUE`",
+        "whole.onnx": "whole.onnx: 2 dimensions without a size: batch, length; give `--dim batch=VALUE --dim length=VALUE`",
     }.items():
         assert refused("solve", name, "--hw", "dynaplasia", "--out", "o") == (2, f"cmswitch: error: {message}\n")
         assert refused("inspect", name) == (2, f"cmswitch: error: {message}\n")
@@ -64,7 +64,7 @@ def test_nodes_that_cannot_be_mapped(refused: Run, tmp_path: Path) -> None:
     save_model(tmp_path / "m.onnx", nodes, {"w": [6, 2, 3, 3]}, {"x": [1, 8, 4, 4], "y": [1, 6]})
     code, err = refused("solve", "m.onnx", "--hw", "dynaplasia", "--json")
     assert code == 2
-    assert "3 groups do not divide 8 input channels" in err
+    assert "`group` 3 does not divide 8 input channels" in err
     assert "second: NonZero (ai.onnx 17)" in err
 
 

@@ -309,4 +309,4 @@ def test_only_the_first_problems_are_shown() -> None:
     assert lines[:-1] == list(caught.value.problems[:MOST_SHOWN])
     more = len(caught.value.problems) - MOST_SHOWN
     assert more > 0
-    assert lines[-1] == f"and {more} more problems like these; mend the first ones and try again"
+    assert lines[-1] == f"and {more} more like these; mend the first ones and try again"

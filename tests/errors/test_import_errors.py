@@ -81,11 +81,11 @@ def test_all_unbound_dimensions_are_listed(tmp_path: Path) -> None:
         tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["batch", "tokens", None]}, {"w": [4, 4]}
     )
     assert message(path) == (
-        f"{path}: dimensions without a size: batch, tokens, x.2; give `--dim batch=VALUE --dim tokens=VALUE --dim x.2=VALUE`"
+        f"{path}: 3 dimensions without a size: batch, tokens, x.2; give `--dim batch=VALUE --dim tokens=VALUE --dim x.2=VALUE`"
     )
     assert (
         message(path, dims={"batch": 1, "tokens": 2})
-        == f"{path}: dimension without a size: x.2; give `--dim x.2=VALUE`"
+        == f"{path}: 1 dimension without a size: x.2; give `--dim x.2=VALUE`"
     )
     assert message(path, dims={"batsh": 1}) == (
         f"{path}: there is no dimension 'batsh' to size, only batch, tokens, x.2; did you mean 'batch'?"
@@ -128,7 +128,7 @@ def test_group_count_that_does_not_divide(tmp_path: Path) -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", group=3, kernel_shape=[1, 1])
     path = save(tmp_path, [node], {"x": [1, 8, 4, 4]}, {"w": [6, 2, 1, 1]})
     assert message(path).splitlines()[1] == (
-        "  conv: Conv (ai.onnx 17) [1x8x4x4, 6x2x1x1] -> [1x6x4x4]: 3 groups do not divide 8 input channels "
+        "  conv: Conv (ai.onnx 17) [1x8x4x4, 6x2x1x1] -> [1x6x4x4]: `group` 3 does not divide 8 input channels "
         "and 6 output channels with 2 input channels per group; correct the attribute `group` or the weight's shape"
     )
 
@@ -315,7 +315,7 @@ def test_an_attribute_of_the_wrong_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_fixed_dimension_below_one_is_unbound(tmp_path: Path, size: int) -> None:
     path = save(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], {"x": [size, 2]}, {})
-    assert message(path) == f"{path}: dimension without a size: x.0 ({size} in the file); give `--dim x.0=VALUE`"
+    assert message(path) == f"{path}: 1 dimension without a size: x.0 ({size} in the file); give `--dim x.0=VALUE`"
 
 
 @pytest.mark.parametrize("location", [None, "", "a\0b"])

@@ -246,7 +246,7 @@ def test_second_interruption_ends_at_once(fake: FakePipeline, capsys: pytest.Cap
     ("error", "code", "message"),
     [
         (
-            InfeasibleError("arrays", 100, 96, "arrays", "use a chip with 100 arrays", "conv1"),
+            InfeasibleError("arrays", 100, 96, "array", "use a chip with 100 arrays", "conv1"),
             1,
             "cmswitch: error: conv1: no feasible plan: arrays needs 100 arrays, the chip has 96 (short by 4); "
             "use a chip with 100 arrays\n",

@@ -47,7 +47,7 @@ def test_seq_binds_no_sum_that_has_the_sequence_in_it(tmp_path: Path) -> None:
 def test_only_the_terms_of_a_computed_dimension_are_asked_for(tmp_path: Path) -> None:
     assert (
         refusal(masked(tmp_path), "y", batch=1)
-        == "dimensions without a size: length, past; give `--dim length=VALUE --dim past=VALUE`"
+        == "2 dimensions without a size: length, past; give `--dim length=VALUE --dim past=VALUE`"
     )
 
 
@@ -55,7 +55,7 @@ def test_a_sum_of_names_that_no_input_has_is_quoted_for_the_shell(tmp_path: Path
     s = Sketch(tmp_path)
     s.add("Relu", "y", s.input("x", 1, 2, "a + 2*b"))
     path = s.save("y")
-    assert refusal(s, batch=1) == "dimension without a size: a + 2*b; give `--dim 'a + 2*b=VALUE'`"
+    assert refusal(s, batch=1) == "1 dimension without a size: a + 2*b; give `--dim 'a + 2*b=VALUE'`"
     assert load_network(path, dims={"a": 3, "b": 4}).tensors[0].elements == 2 * 11
     assert load_network(path, dims={"a + 2*b": 5}).tensors[0].elements == 2 * 5
 

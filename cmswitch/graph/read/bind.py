@@ -19,7 +19,7 @@ from cmswitch.errors import InputError
 from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.read import expressions
 from cmswitch.graph.scopes import subgraphs
-from cmswitch.naming import nearest
+from cmswitch.naming import nearest, quantity
 
 NAMELESS = frozenset({"", "?", "-1", "None"})
 """What exporters write for a dimension that has no name; two of them need not be equal."""
@@ -91,7 +91,7 @@ def bind(
         remedy = " ".join(map(_dim_option, unbound))
         stated = {name: dim.dim_value for name, _, dim in _symbols(model.graph) if dim.HasField("dim_value")}
         shown = ", ".join(f"{name} ({stated[name]} in the file)" if name in stated else name for name in unbound)
-        raise InputError(f"{where}: dimension{'s' * (len(unbound) > 1)} without a size: {shown}; give `{remedy}`")
+        raise InputError(f"{where}: {quantity(len(unbound), 'dimension')} without a size: {shown}; give `{remedy}`")
     for name, _, dim in list(_symbols(model.graph)):
         dim.dim_value = values[name]
     _forget_shapes(model.graph)
