@@ -89,7 +89,9 @@ class Array(Part):
     binding: Literal["columns", "arrays"] = Field(
         description="where the cells of one weight are: adjacent `columns`, or the same place in several `arrays`"
     )
-    max_active_rows: Count = Field(description="rows that take part in one pass; more rows take further passes")
+    max_active_rows: Count = Field(
+        description="rows that take part in one pass, at most `rows`; more rows take further passes"
+    )
     adder_inputs: Count = Field(
         description="row blocks whose partial sums add in the array periphery at no time; more add on the vector unit"
     )
