@@ -112,8 +112,8 @@ def expected_of_python(text: str) -> str:
 
 def test_what_the_commands_write_into_a_clone_is_ignored() -> None:
     """A reader may run them at the root of the repository."""
-    shown = "\n".join(match[3] for page in PAGES for match in FENCE.finditer(page.read_text(encoding="utf-8")))
-    written = set(re.findall(r"(?:--out|>) +([\w.]+)", shown))
+    lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("$ ")]
+    written = set(re.findall(r"(?:--out|>) +([\w.]+)", "\n".join(lines)))
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     assert "result" in written
     assert {name for name in written if not {f"/{name}", f"/{name}/"} & set(ignored)} == set()
