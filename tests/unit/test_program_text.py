@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -75,10 +75,12 @@ def statements(program: Program) -> Iterator[Statement]:
     """All statements of a program, those within operators too."""
     yield from program.tensors
     for one in program.segments:
-        yield from (*one.stores, *one.switches, *one.allocations, *one.writes, *one.frees)
+        before: Iterable[Statement] = (*one.stores, *one.switches, *one.allocations, *one.writes, *one.frees)
+        yield from before
         for operator in one.stages:
             yield operator
-            yield from (*operator.operand, *operator.fetches, *operator.vector, *operator.emits)
+            within: Iterable[Statement] = (*operator.operand, *operator.fetches, *operator.vector, *operator.emits)
+            yield from within
             if operator.multiply is not None:
                 yield operator.multiply
 
