@@ -24,8 +24,10 @@ from cmswitch.options import seconds
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How to run one, and what it measures unless told otherwise; nothing to choose from if there are no ``networks``."""
+    """The question it answers, how to run it, and what it measures unless told otherwise; nothing to choose from if there are
+    no ``networks``."""
 
+    about: str
     run: Callable[[Settings], Outcome]
     networks: Sequence[str]
     chips: Sequence[str]
@@ -39,32 +41,84 @@ def _operators(settings: Settings) -> Outcome:
 
 
 BENCHMARKS = {
-    "accuracy": Benchmark(accuracy.run, networks.NAMES, networks.CHIPS),
-    "compile_time": Benchmark(compile_time.run, networks.NAMES, networks.CHIPS[:1]),
-    "operators": Benchmark(_operators, (), ()),
-    "sensitivity": Benchmark(sensitivity.run, sensitivity.NETWORKS, networks.CHIPS[:1]),
-    "verification": Benchmark(verification.run, networks.VERIFIED, networks.CHIPS),
+    "accuracy": Benchmark(
+        "whether the simulator confirms the cycles that plans promise, for each network and chip",
+        accuracy.run,
+        networks.NAMES,
+        networks.CHIPS,
+    ),
+    "compile_time": Benchmark(
+        "what compiling costs: CPU seconds by activity and peak memory, for each network",
+        compile_time.run,
+        networks.NAMES,
+        networks.CHIPS[:1],
+    ),
+    "operators": Benchmark(
+        "which operators of the onnx package's tests are mapped, and where they run; writes docs/operators.md too",
+        _operators,
+        (),
+        (),
+    ),
+    "sensitivity": Benchmark(
+        "which assumed figures of a chip decide whether memory mode pays: each swept alone",
+        sensitivity.run,
+        sensitivity.NETWORKS,
+        networks.CHIPS[:1],
+    ),
+    "verification": Benchmark(
+        "whether programs compute their networks: every matrix product executed on numbers",
+        verification.run,
+        networks.VERIFIED,
+        networks.CHIPS,
+    ),
 }
 COMMANDS = {"ablation": ablation, "fuzz": fuzz}
 """Those with options and records of their own."""
+RESULTS = Path("benchmarks/results")
+"""The committed records."""
 TIME_LIMIT, QUICK_TIME_LIMIT = 60.0, 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark (default: of ``sys.argv``) and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False, description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        allow_abbrev=False,
+        description="Measure the compiler: print a table, write NAME.json and NAME.png. Progress is on stderr.",
+        epilog="Options: python -m benchmarks NAME --help. Exit codes: 0 done, 1 a line fails or has no result, 2 usage.",
+    )
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
-    for name in (*BENCHMARKS, *COMMANDS):
-        one = names.add_parser(name, allow_abbrev=False, help=f"see {name} --help")
-        one.add_argument(
-            "--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="(default: %(default)s)"
+    for name, one in (BENCHMARKS | COMMANDS).items():
+        own = names.add_parser(name, allow_abbrev=False, help=one.about, description=f"Measures {one.about}.")
+        own.add_argument(
+            "--out",
+            type=Path,
+            metavar="DIR",
+            help=f"where records go (default: {RESULTS}, the committed ones, for a run without options that change it)",
         )
-        COMMANDS[name].add_options(one) if name in COMMANDS else _add_options(one)
+        COMMANDS[name].add_options(own) if name in COMMANDS else _add_options(own)
     given = parser.parse_args(arguments)
     try:
+        given.out = given.out or _records(given, parser.parse_args([given.name]))
         return COMMANDS[given.name].run(given) if given.name in COMMANDS else _measure(given)
     except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
         parser.error(str(error))
+
+
+def _records(given: argparse.Namespace, default: argparse.Namespace) -> Path:
+    """Where the committed records are. Raises UsageError if the run is not the one that they record."""
+    harmless = COMMANDS[given.name].HARMLESS if given.name in COMMANDS else frozenset[str]()
+    changed = [
+        f"--{name.replace('_', '-')}"
+        for name, value in vars(given).items()
+        if value != getattr(default, name) and name not in harmless
+    ]
+    if changed:
+        raise UsageError(
+            f"{given.name} with {', '.join(changed)} is not the run that {RESULTS} records; give --out DIR, for example "
+            f"--out trial (--out {RESULTS} replaces the record)"
+        )
+    return RESULTS
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

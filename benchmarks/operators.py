@@ -36,7 +36,7 @@ FOLDED = "folded"
 PLACES = (*get_args(Place), FOLDED)
 """Where a case can run, as the table lists it. Folded: constant, so that it never runs."""
 
-_PARAMETER_REASONS = ("depends on its data", "computed at run time", "unbound")
+_PARAMETER_REASONS = ("depends on its data", "computed at run time", "without a size")
 """Words of refusals that a constant parameter may cure."""
 
 FREE = frozenset(
@@ -246,7 +246,8 @@ def _reason(text: str) -> str:
     lines = text.splitlines()
     first = lines[1].strip() if len(lines) > 1 else text.partition(": ")[2]
     reason = first.partition("]: ")[2] or first
-    return re.sub(r" '[^']*'|(?<=unbound dimension)s? .*", "", reason.partition(";")[0])
+    reason = re.sub(r"\d+ dimensions? without a size: .*", "dimension without a size", reason)
+    return re.sub(r" '[^']*'", "", reason.partition(";")[0])
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from cmswitch import options as opt
 from cmswitch.errors import CmswitchError
 from cmswitch.naming import nearest
+from cmswitch.start import INTERRUPTED
 from cmswitch.version import __version__
 
 EXIT_BAD_INPUT = 2
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"cmswitch: error:{name} {error.strerror or error}", EXIT_BAD_INPUT, verbose)
     except KeyboardInterrupt as interrupt:
         code = interrupt.args[0] if interrupt.args else EXIT_INTERRUPTED
-        return _fail("cmswitch: interrupted before there was a result", code, verbose=False)
+        return _fail(INTERRUPTED, code, verbose=False)
     except Exception as error:
         text = " ".join(str(error).split())
         return _fail(
@@ -223,7 +224,7 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
         type=opt.choice(opt.WEIGHTS),
         default=None,
         metavar="|".join(opt.WEIGHTS),
-        help="whether the first weight write counts (cold) or not (default: cold on switchable chips)",
+        help="whether the first weight write counts (cold) or not (default: cold on switchable chips, else resident)",
     )
     add(
         "--phase",
@@ -314,7 +315,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         type=opt.dimension,
         action="append",
         default=[],
-        metavar="NAME=N",
+        metavar="NAME=VALUE",
         help="size of a symbolic dimension (repeatable); 0 for a cache that is still empty",
     )
     command.add_argument(
@@ -322,8 +323,8 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         type=opt.constant,
         action="append",
         default=[],
-        metavar="NAME=V",
-        help="make a network input a constant, all of whose elements are the number V (repeatable)",
+        metavar="NAME=VALUE",
+        help="make a network input a constant, all of whose elements are the number VALUE (repeatable)",
     )
     size = opt.whole_number(1, opt.LARGEST_DIMENSION)
     command.add_argument("--batch", type=size, metavar="N", help="size of the batch dimension")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import CmswitchError, InputError
+from cmswitch.naming import quantity
 from cmswitch.options import ModelOptions, SolveOptions, VerifyOptions, Weights
 from cmswitch.output import OutputFolder
 from cmswitch.progress import Interruption, ProgressBar, StepBar
@@ -175,6 +176,12 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
 
     with _naming(program):
         parsed = parse_program(text)
+    if parsed.chip_sha256 != chip.sha256:
+        raise InputError(
+            f"{program}: compiled for chip '{parsed.chip}' of sha256 {parsed.chip_sha256[:12]}, but --hw {chip_name} describes "
+            f"'{chip.name}' of sha256 {chip.sha256[:12]}; give the description that it was compiled for, as it was then"
+            f"{_recorded_chip(program)}, or compile the network again with `cmswitch solve MODEL --hw {chip_name} --out DIR`"
+        )
     timing = simulator.simulate(parsed, chip, trace=folder is not None)
     if folder is not None:
         folder.write({"trace.json": json.dumps(timing.trace)})
@@ -184,8 +191,19 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
         print(json.dumps({"program": parsed.network, "chip": chip.name, **measured}, indent=2))
     else:
         microseconds = timing.total_cycles / float(chip.clock_mhz)
-        print(f"{parsed.network} on {chip.name}: {timing.total_cycles:,} cycles, {microseconds:,.1f} us")
+        print(f"{parsed.network} on {chip.name}: {quantity(timing.total_cycles, 'cycle')}, {microseconds:,.1f} us")
     return EXIT_DONE
+
+
+def _recorded_chip(program: Path) -> str:
+    """What the report beside a program says that its chip was; empty if there is none."""
+    from cmswitch.report import read_origin
+
+    recorded = program.parent / "report.json"
+    try:
+        return f" ({recorded} says --hw {read_origin(_read_text(recorded), str(recorded))[1]})"
+    except InputError:
+        return ""
 
 
 def check(plan: Path, model: ModelOptions | None, chip_name: str | None, as_json: bool) -> int:
@@ -260,7 +278,7 @@ def verify(options: VerifyOptions) -> int:
         print(report.to_json(found, asked), end="")
     else:
         segments = len(result.program.segments)
-        title = f"program      {numeric.network.name} on {chip.name}, {result.schedule_used}, {segments} segments"
+        title = f"program      {numeric.network.name} on {chip.name}, {result.schedule_used}, {quantity(segments, 'segment')}"
         print(report.to_text(found, title, operators=not options.quiet), end="")
     return EXIT_DONE if found.exact or (options.adc != "off" and found.error is None) else EXIT_FAILED_CHECK
 
@@ -277,7 +295,7 @@ def inspect(options: ModelOptions, as_json: bool) -> int:
 def validate_chip(name: str) -> int:
     """Say that a chip file is valid, or raise InputError with everything that is wrong in it."""
     chip = load_chip(name)
-    print(f"{name}: valid; {chip.name}, {chip.arrays} arrays of {chip.array.rows} x {chip.array.columns}")
+    print(f"{name}: valid; {chip.name}, {quantity(chip.arrays, 'array')} of {chip.array.rows} x {chip.array.columns}")
     return EXIT_DONE
 
 

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from cmswitch.naming import quantity
+
 MOST_ALIKE = 10
 """Lines of a report that may differ in names and numbers only: more of them hide the others."""
 
@@ -41,7 +43,8 @@ class InputError(CmswitchError):
 
 
 class InfeasibleError(CmswitchError):
-    """No plan exists on this chip: ``resource`` is short by ``needed - available`` (in ``unit``); ``remedy`` says what fits."""
+    """No plan exists on this chip: ``resource`` is short by ``needed - available``, each one ``unit``; ``remedy`` says what
+    fits."""
 
     exit_code = 1
 
@@ -49,8 +52,8 @@ class InfeasibleError(CmswitchError):
         self.resource, self.needed, self.available, self.unit, self.remedy = resource, needed, available, unit, remedy
         where = f"{subject}: " if subject else ""
         super().__init__(
-            f"{where}no feasible plan: {resource} needs {needed} {unit}, the chip has {available} "
-            f"(short by {needed - available}); {remedy}"
+            f"{where}no feasible plan: {resource} needs {quantity(needed, unit)}, the chip has {available:,} "
+            f"(short by {needed - available:,}); {remedy}"
         )
 
 

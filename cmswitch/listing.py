@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from cmswitch.naming import quantity
 
 if TYPE_CHECKING:
     from cmswitch.graph.network import MatrixProduct, Network, Operator
+
+
+def nodes_by_place(network: Network) -> dict[str, int]:
+    """How many nodes run where: one that stands for several may be in several places, one that constants replace is in none."""
+    return {place: len(nodes) for place, nodes in network.places.items()}
+
+
+def nodes_in_words(nodes: int, by_place: Mapping[str, int]) -> str:
+    """The nodes of a file and where they run."""
+    return f"{quantity(nodes, 'node')} ({', '.join(f'{place}: {count}' for place, count in by_place.items())})"
 
 
 def network_json(network: Network) -> str:
@@ -25,20 +38,19 @@ def network_json(network: Network) -> str:
             {"name": o.name, "nodes": o.nodes, "product": product(o.product), "vector": [v.node for v in o.vector]}
             for o in network.operators
         ],
-        "nodes_by_place": {place: len(nodes) for place, nodes in network.places.items()},
-        "vector_nodes": network.vector_nodes,
+        "nodes_by_place": nodes_by_place(network),
         "host_nodes": network.host_nodes,
     }
     return json.dumps(whole, indent=2) + "\n"
 
 
 def network_table(network: Network) -> str:
-    """One line per operator, then how much runs where, then the nodes that run on the host."""
+    """How much runs where, then one line per operator, then the nodes that run on the host."""
     lines = [
-        f"{network.name}: {network.node_count} nodes, {network.macs:,} MACs, {network.weight_elements:,} weights",
+        f"{network.name}: {nodes_in_words(network.node_count, nodes_by_place(network))}; {network.macs:,} MACs, "
+        + quantity(network.weight_elements, "weight"),
         f"{'rows M':>9} {'inner N':>9} {'columns K':>9} {'groups G':>9} {'MACs':>16}  operator + fused vector operators",
         *(_row(operator) for operator in network.operators),
-        "nodes: " + "; ".join(f"{len(nodes)} {place}" for place, nodes in network.places.items()),
         *(f"  host: {node}" for node in network.host_nodes),
     ]
     return "\n".join(lines) + "\n"

@@ -153,10 +153,10 @@ def folder(value: str) -> Path:
 
 
 def dimension(value: str) -> tuple[str, int]:
-    """A type for argparse: ``NAME=N`` with a whole number; of a dimension that is 0 a tensor has no elements."""
+    """A type for argparse: ``NAME=VALUE`` with a whole number; of a dimension that is 0 a tensor has no elements."""
     name, separator, size = value.rpartition("=")
     if not separator or not name:
-        raise argparse.ArgumentTypeError(f"expected NAME=N, for example batch=1, got '{value}'")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, for example batch=1, got '{value}'")
     try:
         return name, whole_number(0, LARGEST_DIMENSION)(size)
     except argparse.ArgumentTypeError as error:
@@ -164,11 +164,11 @@ def dimension(value: str) -> tuple[str, int]:
 
 
 def constant(value: str) -> tuple[str, int | float]:
-    """A type for argparse: ``NAME=V`` with a number."""
+    """A type for argparse: ``NAME=VALUE`` with a number."""
     name, _, text = value.rpartition("=")
     number = _decimal(text)
     if not name or number is None:
-        raise argparse.ArgumentTypeError(f"expected NAME=V with a number V, for example sr=16000, got '{value}'")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE with a number, for example sr=16000, got '{value}'")
     return name, int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else number
 
 

@@ -14,28 +14,33 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import InputError
+from cmswitch.listing import nodes_by_place, nodes_in_words
+from cmswitch.naming import quantity
 from cmswitch.options import ModelOptions
 
 if TYPE_CHECKING:
     from cmswitch.graph.network import Network
-    from cmswitch.pipeline import Result
+    from cmswitch.pipeline import Certificate, Result
     from hw import Chip
 
 SCHEMA = 1
 SUMMARY_ROWS = 20
+LARGEST_ERROR = 0.08
+"""How far a prediction may be from the simulation, relative to the latter. The accuracy benchmark fails beyond: there the proof
+of an optimum says little about what the chip does."""
 
 
 @dataclass(frozen=True)
 class ModelSection:
-    """The network; ``nodes`` counts those of the file after binding, ``macs`` those of matrix products, on arrays all of them."""
+    """The network; ``nodes`` counts those of the file after binding, ``nodes_by_place`` those that run, ``macs`` are those of
+    matrix products, on arrays all of them."""
 
     name: str
     nodes: int
+    nodes_by_place: dict[str, int]
     cim_operators: int
     macs: int
     weight_bytes: int
-    vector_operators: int
-    host_operators: int
 
 
 @dataclass(frozen=True)
@@ -204,11 +209,10 @@ def build_report(
         model=ModelSection(
             name=network.name,
             nodes=network.node_count,
+            nodes_by_place=nodes_by_place(network),
             cim_operators=sum(o.product is not None for o in network.operators),
             macs=network.macs,
             weight_bytes=network.weight_bytes(chip.precision.weight_bits),
-            vector_operators=len(network.vector_nodes),
-            host_operators=len(network.host_nodes),
         ),
         chip=ChipSection(chip.name, chip.arrays, float(chip.clock_mhz), chip.sha256),
         options=options,
@@ -249,7 +253,7 @@ def build_report(
             switch_cycles=timing.switch_cycles,
         ),
         segments=segments,
-        warnings=tuple(result.warnings),
+        warnings=(*result.warnings, *_misprediction(certificate, timing.total_cycles)),
     )
 
 
@@ -261,6 +265,21 @@ def read_origin(text: str, name: str) -> tuple[ModelOptions, str]:
         return origin, options["hw"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{name}: not a report of cmswitch solve; give --model and --hw") from error
+
+
+def _misprediction(certificate: Certificate, simulated: int) -> list[str]:
+    """The warning that an optimum is one of the prediction alone; empty if the simulation confirms it."""
+    predicted = certificate.objective_cycles
+    if certificate.status != "optimal" or _is_confirmed(predicted, simulated):
+        return []
+    return [
+        f"the plan is optimal as predicted ({predicted:,} cycles), but the simulation takes {simulated:,} cycles, which "
+        f"differs by more than {100 * LARGEST_ERROR:g} %; another plan may be faster in simulation"
+    ]
+
+
+def _is_confirmed(predicted: int, simulated: int) -> bool:
+    return abs(predicted - simulated) <= LARGEST_ERROR * simulated
 
 
 def _interval(simulated: int, segments: tuple[SegmentSection, ...], resident: bool) -> int:
@@ -284,30 +303,37 @@ def summary(report: Report) -> str:
     state = solve.status if solve.status == solve.termination else f"{solve.status}, stopped by {solve.termination}"
     bound = "" if solve.bound_cycles is None else f"   no plan is predicted below {solve.bound_cycles:,}"
     lines = [
-        f"model      {model.name}: {model.nodes} nodes; {model.cim_operators} matrix operators, {model.macs:,} MACs, "
-        f"{model.weight_bytes:,} weight bytes; {model.vector_operators} vector, {model.host_operators} host operators",
-        f"chip       {chip.name}: {chip.arrays} arrays at {chip.clock_mhz:g} MHz",
+        f"model      {model.name}: {nodes_in_words(model.nodes, model.nodes_by_place)}; {model.macs:,} MACs, "
+        f"{model.weight_bytes:,} weight bytes",
+        f"chip       {chip.name}: {quantity(chip.arrays, 'array')} at {chip.clock_mhz:g} MHz",
         f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
-        f"{solve.programs_solved} programs solved; {solve.seconds['total']:.1f} CPU s in all",
+        f"{quantity(solve.programs_solved, 'program')} solved; {solve.seconds['total']:.1f} CPU s in all",
     ]
     for name, cycles, remark in (
         ("predicted", latency.predicted_cycles, bound),
-        ("simulated", latency.simulated_cycles, _deviation(latency)),
+        ("simulated", latency.simulated_cycles, _deviation(latency, solve.status)),
         ("roofline", latency.roofline_cycles, ""),
     ):
         figure = "none" if cycles is None else f"{cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us{remark}"
         lines.append(f"{name:<10} {figure}")
     energy = "no energy figures" if report.energy.total_pj is None else f"{report.energy.total_pj / 1e6:,.1f} uJ"
     missing = f" (not modelled: {', '.join(report.energy.not_modelled)})" if report.energy.not_modelled else ""
+    if report.options["weights"] == "resident" and len(report.segments) == 1:  # several segments each write their own
+        lines.append(
+            "weights    resident, in the arrays beforehand: no cycles of writing them are counted; --weights cold counts them"
+        )
     lines.append(f"memory     {100 * report.modes.memory_fraction:.1f} % of array-cycles in use as memory")
     lines.append(f"energy     {energy}{missing}")
     lines += ["", *_segment_table(report.segments)]
     return "\n".join(lines) + "\n"
 
 
-def _deviation(latency: LatencySection) -> str:
+def _deviation(latency: LatencySection, status: str) -> str:
     predicted, simulated = latency.predicted_cycles, latency.simulated_cycles
-    return f"   {100 * (simulated / predicted - 1):+.1f} %" if predicted and simulated else ""
+    if not predicted or not simulated:
+        return ""
+    confirmed = status != "optimal" or _is_confirmed(predicted, simulated)
+    return f"   {100 * (simulated / predicted - 1):+.1f} %" + ("" if confirmed else ", optimal as predicted only")
 
 
 def _segment_table(segments: tuple[SegmentSection, ...]) -> list[str]:
@@ -332,6 +358,7 @@ def _segment_table(segments: tuple[SegmentSection, ...]) -> list[str]:
     if len(shown) < len(segments):
         rest = segments[len(shown) :]
         lines.append(
-            f"... and {len(rest)} more segments, {sum(s.cycles.total for s in rest):,} cycles (all in report.json)"
+            f"... and {quantity(len(rest), 'more segment')}"
+            f", {quantity(sum(s.cycles.total for s in rest), 'cycle')} (all in report.json)"
         )
     return lines

@@ -14,7 +14,7 @@ class ChipError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         more = len(self.problems) - MOST_SHOWN
-        rest = [f"and {more} more problems like these; mend the first ones and try again"] if more > 0 else []
+        rest = [f"and {more} more like these; mend the first ones and try again"] if more > 0 else []
         super().__init__("\n".join([*self.problems[:MOST_SHOWN], *rest]))
 
     def __reduce__(self) -> tuple[type[ChipError], tuple[tuple[str, ...]]]:

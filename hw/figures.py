@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -11,17 +12,17 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 LARGEST = 10**15
 """No figure of a chip is larger: a larger one is a slip."""
 
-_LARGEST_DENOMINATOR = 10**20  # holds every decimal of a float of ordinary size, and keeps exact arithmetic fast
+_MOST_DIGITS = 20
+_LARGEST_DENOMINATOR = 10**_MOST_DIGITS  # holds every decimal of a float of ordinary size; exact arithmetic stays fast
 
 DECIMAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?"
 RATIO = r"[0-9]+/[0-9]+"
 _LONGEST_TEXT = 40
-_MOST_DIGITS = 20
 _NUMBER = re.compile(f"{DECIMAL}|{RATIO}")
 
 
 def parse_number(text: str) -> int | Fraction | None:
-    """The exact value of a decimal (``102.4``, ``1e3``) or a ratio (``1/3``); None if ``text`` is neither or very long.
+    """The exact value of a decimal (``102.4``, ``1e3``) or a ratio (``1/3``); None if it is neither, very long or too fine.
 
     Text without point, exponent or slash gives an ``int``.
     """
@@ -30,9 +31,47 @@ def parse_number(text: str) -> int | Fraction | None:
     if re.fullmatch(r"[-+]?[0-9]+", text):
         return int(text)
     try:
-        return Fraction(text)
+        number = Fraction(text)
     except ZeroDivisionError:
         return None
+    return number if number.denominator <= _LARGEST_DENOMINATOR else None
+
+
+def size(value: object) -> Decimal | None:
+    """How large a number is, however it is written (infinite ones too); None if ``value`` is no number."""
+    text = str(value).lower()
+    try:
+        if re.fullmatch(f"-?{RATIO}", text):
+            numerator, denominator = text.split("/")
+            return Decimal(numerator) / Decimal(denominator)
+        if re.fullmatch(r"0[box][0-9a-f]{1,40}", text):
+            return Decimal(int(text, 0))
+        return Decimal(re.sub(r"^([-+]?)\.(?=inf|nan)", r"\1", text))
+    except (ArithmeticError, ValueError):  # a division by zero, digits that there are none of
+        return None
+
+
+def unmet(value: object, whole: bool) -> str:
+    """What keeps ``value`` from being a figure, if that is not the limits of its key; follows "a number above 0".
+
+    Empty if it is the limits, or if ``value`` is no number at all.
+    """
+    text, number = str(value), size(value)
+    if number is not None and not number.is_finite():
+        return "that is finite"
+    if number is None or not 0 < number <= LARGEST:
+        return ""
+    if whole:
+        return "in plain digits without quotes" if number == number.to_integral_value() else ""
+    if number * _LARGEST_DENOMINATOR < 1:
+        return f"(the smallest above 0 is 1e-{_MOST_DIGITS})"
+    if len(text) > _LONGEST_TEXT:
+        return f"of at most {_LONGEST_TEXT} characters"
+    if parse_number(text) is not None:
+        return ""
+    if _NUMBER.fullmatch(text):
+        return f"with at most {_MOST_DIGITS} decimals, or as a ratio with a denominator of at most 1e{_MOST_DIGITS}"
+    return "written as 102.4, 1e3 or 1/3"
 
 
 def _exact(value: object) -> Fraction:
@@ -41,7 +80,7 @@ def _exact(value: object) -> Fraction:
     if isinstance(given, bool) or not isinstance(given, int | Fraction):
         raise ValueError("not a number")
     number = Fraction(given)
-    if abs(number) > LARGEST or number.denominator > _LARGEST_DENOMINATOR:
+    if abs(number) > LARGEST or number.denominator > _LARGEST_DENOMINATOR:  # a Fraction of Python may be finer
         raise ValueError("not a number in range")
     return number
 

@@ -71,8 +71,8 @@ def parse_chip(content: bytes, label: str) -> Chip:
         raise ChipError([f"{label}:{line}: expected UTF-8 text, got byte 0x{content[error.start]:02x}"]) from None
     root = _compose(text, label)
     if not isinstance(root, MappingNode):
-        got = "nothing" if root is None else "a list" if isinstance(root, SequenceNode) else "a single value"
-        raise ChipError([f"{label}:1: expected a mapping of keys to values, got {got}"])
+        got = "an empty file" if root is None else "a list" if isinstance(root, SequenceNode) else "a single value"
+        raise ChipError([f"{label}:1: expected lines of the form `key: value` (name: ..., array: ...), got {got}"])
     reader = _Reader()
     data = reader.value(root, ())
     problems = reader.problems

@@ -60,9 +60,9 @@ class VectorUnit(Part):
     @classmethod
     def _has_default(cls, passes: Mapping[str, NotNegative]) -> Mapping[str, NotNegative]:
         if DEFAULT_KIND not in passes:
-            raise refuse(f"a mapping with the key {DEFAULT_KIND!r}")
+            raise refuse(f"a section with the key {DEFAULT_KIND!r}, for every kind that it does not list")
         if HOST_KIND in passes:
-            raise refuse(f"a mapping without the key {HOST_KIND!r} (`host_elements_per_cycle` says what it takes)")
+            raise refuse(f"a section without the key {HOST_KIND!r} (`host_elements_per_cycle` says what it takes)")
         return passes
 
 
@@ -89,7 +89,9 @@ class Array(Part):
     binding: Literal["columns", "arrays"] = Field(
         description="where the cells of one weight are: adjacent `columns`, or the same place in several `arrays`"
     )
-    max_active_rows: Count = Field(description="rows that take part in one pass; more rows take further passes")
+    max_active_rows: Count = Field(
+        description="rows that take part in one pass, at most `rows`; more rows take further passes"
+    )
     adder_inputs: Count = Field(
         description="row blocks whose partial sums add in the array periphery at no time; more add on the vector unit"
     )
@@ -169,8 +171,11 @@ Picojoules = NotNegative | None
 class Energy(Part):
     """Energy and power, all optional: what is not given is not modelled, never zero."""
 
-    mvm_pj: Picojoules = Field(default=None, description="pJ of one MVM of one array at input_bits")
-    adc_conversion_pj: Picojoules = Field(default=None, description="pJ of one conversion, if not part of mvm_pj")
+    mvm_pj: Picojoules = Field(
+        default=None,
+        description="pJ of one MVM of one array at input_bits, with its conversions unless adc_conversion_pj is given",
+    )
+    adc_conversion_pj: Picojoules = Field(default=None, description="pJ of one conversion; left out: part of mvm_pj")
     vector_pass_pj: Picojoules = Field(default=None, description="pJ of one element pass of the vector unit")
     buffer_pj_per_byte: Picojoules = Field(default=None, description="pJ per byte over the buffer's port")
     memory_array_pj_per_byte: Picojoules = Field(

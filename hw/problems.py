@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
 from hw.errors import ChipError
-from hw.figures import LARGEST, plain
+from hw.figures import LARGEST, plain, size, unmet
 
 Location = tuple[str, ...]
 """A key path as a tuple of keys."""
@@ -33,16 +33,19 @@ def unknown_key_path() -> PydanticCustomError:
 def shown(value: object) -> str:
     """A value as an error message shows it, short."""
     if value is None:
-        return "nothing"
+        return "no value"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Fraction):
-        value = plain(value)
+        return f"{value.numerator}.0" if value.denominator == 1 else str(plain(value))
     if isinstance(value, Mapping):
-        return "a mapping"
+        return f"a section with the keys {_short(', '.join(map(str, value)))}" if value else "an empty section"
     if isinstance(value, list | tuple):
         return "a list"
-    text = repr(value) if isinstance(value, str) and not value.replace(".", "", 1).isdigit() else str(value)
+    return _short(repr(value) if isinstance(value, str) else str(value))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
@@ -82,10 +85,20 @@ def _expected(node: Mapping[str, Any], got: object = None) -> str:
         limits = [
             f"{words} {node[limit]}"
             for limit, words in (("exclusiveMinimum", "above"), ("minimum", "of at least"), ("maximum", "at most"))
-            if limit in node and (node[limit] != LARGEST or (isinstance(got, int | float | Fraction) and got > LARGEST))
+            if limit in node and (node[limit] != LARGEST or _exceeds(got, LARGEST))
         ]
-        return f"{'a whole number' if kind == 'integer' else 'a number'} {' and '.join(limits)}"
-    return {"boolean": "true or false", "string": "text", "object": "a mapping"}.get(kind, "a known value")
+        whole = kind == "integer"
+        return " ".join(
+            filter(None, ("a whole number" if whole else "a number", " and ".join(limits), unmet(got, whole)))
+        )
+    if kind == "object":
+        return f"a section with the keys {', '.join(_keys(node))}" if _keys(node) else "a section"
+    return {"boolean": "true or false", "string": "text that is not blank"}.get(kind, "a known value")
+
+
+def _exceeds(value: object, limit: int) -> bool:
+    number = size(value)
+    return number is not None and number.is_finite() and number > limit
 
 
 def _keys(node: Mapping[str, Any]) -> list[str]:
@@ -93,7 +106,7 @@ def _keys(node: Mapping[str, Any]) -> list[str]:
 
 
 def description(path: str, model: type[BaseModel]) -> tuple[str, str]:
-    """What the value at a key path must be, and what it means."""
+    """What the value at a key path must be (a section: its keys), and what it means."""
     location = split_path(path)
     own = _node(model, location[:-1])["properties"][location[-1]]
     return _expected(_node(model, location)), str(own.get("description", ""))
@@ -147,7 +160,9 @@ def _line(error: Mapping[str, Any], model: type[BaseModel]) -> tuple[Location, s
         keys = _keys(_node(model, location[:-1]))
         return location, f"{path}: expected {owner}, got {shown(location[-1])}{_suggest(location[-1], keys)}"
     if error["type"] == "missing":
-        return location, f"{path}: expected {_expected(_node(model, location))}, got nothing"
+        expected, meaning = description(path, model)
+        what = "key" if meaning else "section"
+        return location, f"{path}: this {what} is missing; expected {expected}{meaning and ': '}{meaning}"
     got = error["input"]
     if error["type"] == "expected":
         return location, f"{path}: expected {error['ctx']['expected']}, got {error['ctx']['got'] or shown(got)}"

@@ -7,12 +7,15 @@ from importlib import import_module
 
 from benchmarks.networks import UsageError
 from benchmarks.settings import Outcome
-from cmswitch.naming import nearest
+from cmswitch.naming import nearest, quantity
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
+about = "what forms of a segment's program, solvers and lazy search save, compared on the same segments and networks"
 PARTS = {"segments": "benchmarks.ablation.comparison", "searches": "benchmarks.ablation.searches"}
 """Modules with ``run(given) -> Outcome``, loaded when they are run: some import onnx."""
 HARVESTED = 200
+HARMLESS = frozenset({"part", "harvest"})
+"""Options with which a record that is written is still the whole one."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,5 +64,5 @@ def _harvest() -> int:
 
     segments = harvest(HARVESTED)
     write_segments(SEGMENTS_FILE, segments)
-    print(f"{len(segments)} segments written to {SEGMENTS_FILE}")
+    print(f"{quantity(len(segments), 'segment')} written to {SEGMENTS_FILE}")
     return 0

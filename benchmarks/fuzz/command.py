@@ -16,7 +16,10 @@ from benchmarks.record import Column, Row, decimals, record, table
 from benchmarks.runner import run_python
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
+about = "whether every broken network and chip file ends with a result or a short message"
 MOST_CASES = 10**6
+HARMLESS = frozenset({"case", "jobs"})
+"""Options with which a record that is written is still the whole one, or none is."""
 OUTCOMES = (*ALLOWED.values(), MISSING, "failure")
 COLUMNS = (
     Column("input", "input"),

@@ -21,6 +21,7 @@ from benchmarks.fuzz import bases
 from benchmarks.fuzz.cases import Case, write_case
 from benchmarks.runner import run_python
 from cmswitch.commands import SOLVE_FILES
+from cmswitch.naming import quantity
 
 ALLOWED = {0: "compiled", 1: "no plan", 2: "refused"}
 """How a case may end: exit codes of ``cmswitch``."""
@@ -97,7 +98,7 @@ def judge(case: Case, code: int, text: str, seconds: float, limit: float) -> str
     if code and not text.strip():
         return f"exit code {code} without a message"
     if len(text.splitlines()) > MOST_LINES:
-        return f"a message of {len(text.splitlines())} lines"
+        return f"a message of {quantity(len(text.splitlines()), 'line')}"
     written = sorted(path.name for path in case.out.iterdir()) if case.out.exists() else []
     if written != (sorted(SOLVE_FILES) if code == 0 else []):
         return f"exit code {code}, but in --out: {', '.join(written) or 'nothing'}"

@@ -20,6 +20,7 @@ from cmswitch.allocation.segment import Home, Limits, Place, SegmentBuilder, hom
 from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.work import PieceWork
 from cmswitch.costs.workload import Piece, Workload
+from cmswitch.naming import quantity
 from cmswitch.segmentation.plan import AssignedArrays, SharedArrays
 from formulations.eq10 import (
     Eq10Allocation,
@@ -96,8 +97,8 @@ class Eq10Pricer(Pricer):
         vector_only = sum(grid is None for grid in workload.footprints)
         return [
             "cost model eq10: prediction and bound are the published equations, which count no vector work "
-            f"({vector_only} operators have no other), no main memory while a segment runs, and neither the network's input "
-            "nor its outputs; the simulation counts all of it"
+            f"(all that {quantity(vector_only, 'operator')} of the network would cost), no main memory while a "
+            "segment runs, and neither the network's input nor its outputs; the simulation counts all of it"
         ]
 
     @property

@@ -12,6 +12,7 @@ from cmswitch.checker.cost import SegmentCost
 from cmswitch.checker.demand import Demand, round_up
 from cmswitch.checker.rules import Violation, Violations
 from cmswitch.graph.network import Network
+from cmswitch.naming import quantity
 from cmswitch.segmentation.plan import AssignedArrays, Plan, PlannedSegment
 from hw import Chip
 
@@ -27,12 +28,14 @@ def assigned(number: int, plan: Plan, chip: Chip, demands: Sequence[Demand]) -> 
     if arrays is None:
         return
     if not len(arrays.compute) == len(arrays.private) == len(demands):
-        yield Violation("assigned", where, f"not one number of arrays for each of its {len(demands)} pieces")
+        yield Violation(
+            "assigned", where, f"not one number of arrays for each of its {quantity(len(demands), 'piece')}"
+        )
         return
     for piece, demand, compute, private in zip(segment.pieces, demands, arrays.compute, arrays.private, strict=True):
         least = len(demand.tiles) * max(1, piece.copies)
         if compute < least or private < 0 or (not demand.tiles and compute + private > 0):
-            text = f"{compute} compute and {private} private arrays; its copies take {least}"
+            text = f"{quantity(compute, 'compute array')} and {quantity(private, 'private array')}; its copies take {least}"
             yield Violation("assigned", f"{where}, operator '{piece.name}'", text)
     yield from _shared(where, segment, arrays, chip, demands)
     yield from _sums(where, plan, segment, arrays, chip)
@@ -54,7 +57,7 @@ def _shared(
         seen.add(share.tensor)
         most = round_up(made[share.tensor], chip.array_bytes) if chip.array_bytes else 0
         if not 0 <= share.arrays <= most:
-            yield Violation("assigned", here, f"{share.arrays} shared arrays, its data takes {most}")
+            yield Violation("assigned", here, f"{quantity(share.arrays, 'shared array')}, its data takes {most}")
 
 
 def _sums(where: str, plan: Plan, segment: PlannedSegment, arrays: AssignedArrays, chip: Chip) -> Violations:
@@ -66,11 +69,13 @@ def _sums(where: str, plan: Plan, segment: PlannedSegment, arrays: AssignedArray
         ("compute and memory", compute + memory, chip.arrays),
     ):
         if used > most:
-            yield Violation("assigned", where, f"{used} {name} arrays, the limit is {most}")
+            yield Violation("assigned", where, f"{quantity(used, f'{name} array')}, the limit is {most}")
     if sum(place.arrays for place in segment.places) > memory:
-        yield Violation("assigned", where, f"its tensors take more than the {memory} memory arrays assigned")
+        yield Violation(
+            "assigned", where, f"its tensors take more than the {quantity(memory, 'memory array')} assigned"
+        )
     if not compute <= segment.compute_mode <= chip.arrays - memory:
-        text = f"{segment.compute_mode} arrays in compute mode, must be within {compute} and {chip.arrays - memory}"
+        text = f"{quantity(segment.compute_mode, 'array')} in compute mode, must be within {compute} and {chip.arrays - memory}"
         yield Violation("assigned", where, text)
 
 

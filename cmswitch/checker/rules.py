@@ -11,6 +11,7 @@ from cmswitch.checker.cost import SegmentCost
 from cmswitch.checker.demand import Block, Demand, round_up
 from cmswitch.checker.leads import Leads, least_window
 from cmswitch.graph.network import Network
+from cmswitch.naming import quantity
 from cmswitch.segmentation.plan import PLAN_VERSION, Plan, PlannedPlace, PlannedSegment
 from hw import Chip
 
@@ -47,21 +48,25 @@ def limits(plan: Plan, chip: Chip) -> Violations:
     """The limits that the plan set itself are possible, and fit its schedule."""
     for name, limit in (("compute_limit", plan.compute_limit), ("memory_limit", plan.memory_limit)):
         if not 0 <= limit <= chip.arrays:
-            yield Violation("limits", name, f"{limit} is not within 0 and the {chip.arrays} arrays of the chip")
+            yield Violation(
+                "limits", name, f"{limit} is not within 0 and the {quantity(chip.arrays, 'array')} of the chip"
+            )
     if plan.schedule == "all-compute" and plan.memory_limit:
-        yield Violation("limits", "memory_limit", f"{plan.memory_limit} memory-mode arrays on schedule 'all-compute'")
+        yield Violation(
+            "limits", "memory_limit", f"{quantity(plan.memory_limit, 'memory-mode array')} on schedule 'all-compute'"
+        )
     both = plan.compute_limit + plan.memory_limit
     if plan.schedule == "static" and both > chip.arrays:
-        yield Violation("limits", "plan", f"schedule 'static' splits {chip.arrays} arrays, not {both}")
+        yield Violation("limits", "plan", f"schedule 'static' splits {quantity(chip.arrays, 'array')}, not {both}")
     if plan.memory_limit and plan.schedule != "static" and not chip.modes.switchable:
         yield Violation(
-            "limits", "memory_limit", f"{plan.memory_limit} memory-mode arrays on a chip that cannot switch"
+            "limits", "memory_limit", f"{quantity(plan.memory_limit, 'memory-mode array')} on a chip that cannot switch"
         )
     if plan.resident_weights and len(plan.segments) != 1:
         yield Violation(
             "resident-weights",
             "plan",
-            f"{len(plan.segments)} segments, but only weights of one segment can stay for good",
+            f"{quantity(len(plan.segments), 'segment')}, but only weights of one segment can stay for good",
         )
 
 
@@ -97,14 +102,24 @@ def pieces(plan: Plan, network: Network, chip: Chip, blocks: Sequence[tuple[Bloc
                 yield Violation("order", where, f"runs after '{after}', against the order of the network")
             latest = max(latest, (piece.operator, piece.first_block))
             if grid is None and piece.copies:
-                yield Violation("copies", where, f"{piece.copies} copies of an operator without a matrix product")
+                yield Violation(
+                    "copies",
+                    where,
+                    f"{quantity(piece.copies, 'copy', 'copies')} of an operator without a matrix product",
+                )
             if grid is not None and piece.copies < 1:
-                yield Violation("copies", where, f"{piece.copies} copies of a matrix product, which needs one at least")
+                yield Violation(
+                    "copies",
+                    where,
+                    f"{quantity(piece.copies, 'copy', 'copies')} of a matrix product, which needs one at least",
+                )
             bits = facts.product.weight_bits if facts.product else None
             arrays = chip.weight_format(bits).arrays * sum(len(b.tiles) for b in grid or ())
             if share and arrays <= plan.compute_limit:
                 yield Violation(
-                    "cut", where, f"cut, although its {arrays} arrays are within the limit of {plan.compute_limit}"
+                    "cut",
+                    where,
+                    f"cut, although it takes {quantity(arrays, 'array')}, within the limit of {plan.compute_limit}",
                 )
     for facts, grid, found in zip(network.operators, blocks, covered, strict=True):
         where = f"operator '{facts.name}'"
@@ -158,9 +173,13 @@ def _homes(found: Mapping[int, PlannedPlace], where: str, chip: Chip, elements: 
             continue
         arrays = round_up(size, chip.array_bytes) if place.where == "arrays" and chip.array_bytes else 0
         if place.arrays != arrays and place.where == "arrays":
-            yield Violation("kept-home", here, f"kept in {place.arrays} arrays, its {size} bytes take exactly {arrays}")
+            yield Violation(
+                "kept-home",
+                here,
+                f"kept in {quantity(place.arrays, 'array')}, not in the {arrays} that its {quantity(size, 'byte')} need",
+            )
         if place.window is not None or place.bytes != size:
-            yield Violation("kept-home", here, f"kept as {_size(place)}, not whole with its {size} bytes")
+            yield Violation("kept-home", here, f"kept as {_size(place)}, not whole with its {quantity(size, 'byte')}")
 
 
 def places(
@@ -184,11 +203,17 @@ def places(
             yield Violation("tensor", where, "two places in one segment")
         seen.add(place.tensor)
         if place.where == "main" or (place.where == "arrays") != (place.arrays > 0):
-            yield Violation("place", where, f"{place.arrays} arrays do not go with '{place.where}'")
+            yield Violation(
+                "place", where, f"has {quantity(place.arrays, 'array')}, which does not go with '{place.where}'"
+            )
             continue
         room = place.arrays * chip.array_bytes
         if place.where == "arrays" and room < place.bytes:
-            yield Violation("size", where, f"{place.arrays} arrays hold {room} bytes, {place.bytes} are needed")
+            yield Violation(
+                "size",
+                where,
+                f"needs {quantity(place.bytes, 'byte')}, has {room:,} in {quantity(place.arrays, 'array')}",
+            )
         if place.kept_before or place.kept_after:
             continue
         maker = made.get(place.tensor)
@@ -218,17 +243,21 @@ def _room(
     total = chip.activation_bytes(facts.elements)
     if place.window is None:
         if place.bytes < total:
-            yield Violation("size", where, f"{place.bytes} bytes, the whole tensor has {total}")
+            yield Violation("size", where, f"{quantity(place.bytes, 'byte')}, the whole tensor has {total}")
         return
     least = least_window(network, leads, place.tensor, here)
     if place.window < least:
         needed = "all" if least == producer.chunks else str(least)
         yield Violation(
-            "window", where, f"a window of {place.window} chunks; {needed} of {producer.chunks} are live at once"
+            "window",
+            where,
+            f"a window of {quantity(place.window, 'chunk')}; {needed} of {producer.chunks} are live at once",
         )
     size = place.window * round_up(total, producer.chunks)
     if place.bytes < size:
-        yield Violation("size", where, f"{place.bytes} bytes, a window of {place.window} chunks has {size}")
+        yield Violation(
+            "size", where, f"{quantity(place.bytes, 'byte')}, a window of {quantity(place.window, 'chunk')} has {size}"
+        )
 
 
 def resources(number: int, plan: Plan, chip: Chip, demands: Sequence[Demand]) -> Violations:
@@ -243,20 +272,30 @@ def resources(number: int, plan: Plan, chip: Chip, demands: Sequence[Demand]) ->
         if used != stated:
             yield Violation(rule, where, f"states {stated}, uses {used}")
         if used > limit:
-            yield Violation(rule.replace("arrays", "limit"), where, f"uses {used} arrays, the plan's limit is {limit}")
+            yield Violation(
+                rule.replace("arrays", "limit"), where, f"uses {quantity(used, 'array')}, the plan's limit is {limit}"
+            )
     most = min(plan.compute_limit, chip.arrays - memory)
     if not chip.modes.switchable and segment.compute_mode != chip.arrays:
-        text = f"{segment.compute_mode} arrays in compute mode on a chip whose {chip.arrays} arrays all are for good"
+        text = f"{quantity(segment.compute_mode, 'array')} in compute mode on a chip with {chip.arrays} in it for good"
         yield Violation("compute-mode", where, text)
     if compute + memory > chip.arrays:
-        yield Violation("arrays", where, f"uses {compute} + {memory} arrays, the chip has {chip.arrays}")
+        yield Violation(
+            "arrays",
+            where,
+            f"uses {quantity(compute + memory, 'array')} ({compute} + {memory}), the chip has {chip.arrays}",
+        )
     elif compute <= plan.compute_limit and not compute <= segment.compute_mode <= most:
         yield Violation(
-            "compute-mode", where, f"{segment.compute_mode} arrays in compute mode, must be within {compute} and {most}"
+            "compute-mode",
+            where,
+            f"{quantity(segment.compute_mode, 'array')} in compute mode, must be within {compute} and {most}",
         )
     buffer = sum(p.bytes for p in segment.places if p.where == "buffer")
     if buffer > chip.buffer.capacity_bytes:
-        yield Violation("buffer", where, f"{buffer} bytes of the buffer, which holds {chip.buffer.capacity_bytes}")
+        yield Violation(
+            "buffer", where, f"{quantity(buffer, 'byte')} of the buffer, which holds {chip.buffer.capacity_bytes}"
+        )
 
 
 def _at(number: int) -> str:
@@ -272,11 +311,11 @@ def _blocks(numbers: Sequence[int]) -> str:
 
 
 def _home(place: PlannedPlace) -> str:
-    return f"{place.arrays} arrays" if place.where == "arrays" else f"the {place.where}"
+    return quantity(place.arrays, "array") if place.where == "arrays" else f"the {place.where}"
 
 
 def _size(place: PlannedPlace) -> str:
-    return f"{place.bytes} bytes" if place.window is None else f"a window of {place.window} chunks"
+    return quantity(place.bytes, "byte") if place.window is None else f"a window of {quantity(place.window, 'chunk')}"
 
 
 def stated(number: int, segment: PlannedSegment, cost: SegmentCost, switch: int) -> Violations:

@@ -10,6 +10,7 @@ import hw
 from cmswitch.costs.footprint import Footprint, footprint
 from cmswitch.errors import InfeasibleError, InputError
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, Write
+from cmswitch.naming import quantity
 
 CELLS_PER_CHIP = 4
 """An operator larger than the chip is cut into cells of about 1/CELLS_PER_CHIP of the arrays (part of the plan space)."""
@@ -166,12 +167,12 @@ def _whole_grid(operator: Operator, product: MatrixProduct, chip: hw.Chip, limit
     """
     subject, weights = f"operator '{operator.name}'", chip.weight_format(product.weight_bits)
     if weights.per_row == 0:
-        remedy = f"use at least {weights.cells} columns, more bits per cell, fewer weight bits or binding 'arrays'"
-        raise InfeasibleError("one weight", weights.cells, chip.array.columns, "columns", remedy, subject)
+        remedy = f"use at least {quantity(weights.cells, 'column')}, more bits per cell, fewer weight bits or binding 'arrays'"
+        raise InfeasibleError("one weight", weights.cells, chip.array.columns, "column", remedy, subject)
     grid = footprint(product, chip)
     if product.recurrent and grid.arrays > limit:
         remedy = "use a chip with more or larger arrays, or a smaller hidden state"
-        raise InfeasibleError("a whole recurrent layer", grid.arrays, limit, "arrays", remedy, subject)
+        raise InfeasibleError("a whole recurrent layer", grid.arrays, limit, "array", remedy, subject)
     return grid
 
 
@@ -189,7 +190,7 @@ def _inner_parts(operator: Operator, chip: hw.Chip, limit: int, tensors: list[Te
             "one column block" if per_part else "one weight",
             grid.arrays_per_block if per_part else grid.weights.arrays,
             limit,
-            "arrays",
+            "array",
             "allow cut_inner in the chip file or use arrays with more rows" if per_part else "use binding 'columns'",
             subject=f"operator '{operator.name}'",
         )

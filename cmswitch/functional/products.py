@@ -13,6 +13,7 @@ from cmswitch.functional.cells import Adc, Grid, multiply
 from cmswitch.functional.description import Product
 from cmswitch.functional.errors import ExecutionError
 from cmswitch.functional.formats import Array, Format
+from cmswitch.naming import quantity
 from hw import Chip
 
 Block = tuple[int, int]
@@ -85,7 +86,7 @@ class Copies:
         count, rest = divmod(len(self.copies[0]), per_block)
         if rest or first + count > len(blocks) or len({len(copy) for copy in self.copies}) > 1:
             raise ExecutionError(
-                f"a copy of {product.output!r} has {len(self.copies[0])} arrays, no whole blocks of tiles"
+                f"a copy of {product.output!r} has {quantity(len(self.copies[0]), 'array')}, no whole blocks of tiles"
             )
         position = 0
         for group, members in groupby(blocks[first : first + count], key=lambda block: block[0]):

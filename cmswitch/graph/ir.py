@@ -166,7 +166,7 @@ class Node:
         if shape is None:
             raise Unknown(
                 f"the shape of {name!r} does not follow from the input shapes",
-                "bind every dimension with `--dim NAME=N`",
+                "give every dimension a size with `--dim NAME=VALUE`",
             )
         return shape
 

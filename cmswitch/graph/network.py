@@ -149,8 +149,8 @@ class Tensor:
 class Network:
     """Operators in topological order and the tensors between them.
 
-    ``node_count`` counts the ONNX nodes of the file and its subgraphs; ``vector_nodes`` and ``host_nodes`` name those that run
-    on the vector unit and on the host.
+    ``node_count`` counts the ONNX nodes of the file and its subgraphs; ``host_nodes`` name those that the host has a part in,
+    ``vector_nodes`` the others that are no matrix product (``places`` tells work from data movement and metadata).
     """
 
     name: str

@@ -1,6 +1,7 @@
 """The text form of a meta-operator program: ``format_program`` and ``parse_program`` (an exact round trip).
 
-The grammar, informally (``#`` starts a comment; lists of arrays are written as ranges, ``[0..37, 40]``)::
+The grammar, informally (``docs/program.md`` says what it means; ``#`` starts a comment; lists of arrays are written as ranges,
+``[0..37, 40]``)::
 
     program    := program NAME chip NAME sha256 NAME weights (cold | resident) tensor* segment*
     tensor     := tensor NAME BYTES [input | output]

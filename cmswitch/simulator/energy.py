@@ -43,6 +43,8 @@ def program_energy(program: Program, places: Sequence[Places], chip: Chip, cycle
     not_modelled: list[str] = []
     for component, figure in _FIGURES.items():
         each: Fraction | None = getattr(chip.energy, figure)
+        if component == "adc" and each is None and chip.energy.mvm_pj is not None:
+            continue  # conversions are part of the figure of an MVM then
         if each is None:
             not_modelled.append(component)
         else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cmswitch.errors import CmswitchError
+from cmswitch.naming import quantity
 from cmswitch.program.program import (
     Allocate,
     Buffer,
@@ -155,8 +156,8 @@ class _Checker:
     def _write(self, tile: WriteTile, written: dict[int, WriteTile]) -> None:
         self._check_arrays(tile.arrays, tile)
         array = self._chip.array
-        self._require(0 < tile.rows <= array.rows, f"a tile has 1 to {array.rows} rows", tile)
-        self._require(0 < tile.columns <= array.columns, f"a tile has 1 to {array.columns} columns", tile)
+        self._require(0 < tile.rows <= array.rows, f"a tile has 1 to {quantity(array.rows, 'row')}", tile)
+        self._require(0 < tile.columns <= array.columns, f"a tile has 1 to {quantity(array.columns, 'column')}", tile)
         for number in tile.arrays:
             rule = f"array {number} is written with weights in memory mode"
             self._require(self._computes(number), rule, tile)
@@ -208,7 +209,7 @@ class _Checker:
         taken = [(first, first + length, allocation.tensor) for first, length in location.extents]
         for first, end, _ in taken:
             self._require(0 <= first < end, "an extent starts at 0 or later and has at least one byte", allocation)
-            self._require(end <= capacity, f"over capacity: the buffer has {capacity} bytes", allocation)
+            self._require(end <= capacity, f"over capacity: the buffer has {quantity(capacity, 'byte')}", allocation)
         for name, other in self._places.items():
             if isinstance(other.location, Buffer):
                 taken += [(first, first + length, name) for first, length in other.location.extents]
@@ -222,7 +223,8 @@ class _Checker:
         is_buffer = isinstance(location, Buffer)
         capacity = location.bytes if isinstance(location, Buffer) else len(location.arrays) * self._chip.array_bytes
         place = "part of the buffer" if is_buffer else "arrays"
-        rule = f"{size} bytes of tensor {allocation.tensor!r} do not fit its {place} of {capacity} bytes"
+        room = quantity(capacity, "byte")
+        rule = f"tensor {allocation.tensor!r} of {quantity(size, 'byte')} does not fit its {place} of {room}"
         self._require(size <= capacity, rule, statement)
 
     def _readable(self, name: str, source: str, size: int, statement: Statement) -> None:
@@ -340,7 +342,7 @@ class _Checker:
             grids.add(frozenset(keys))
             self._require(len(set(keys)) == len(keys), "a copy holds a tile twice", multiply)
             largest = max(tile.rows for tile in tiles)
-            self._require(largest == multiply.used_rows, f"the largest tile uses {largest} rows", multiply)
+            self._require(largest == multiply.used_rows, f"the largest tile uses {quantity(largest, 'row')}", multiply)
             self._complete(tiles, multiply)
         self._require(len(grids) == 1, "the copies do not hold the same tiles", multiply)
 

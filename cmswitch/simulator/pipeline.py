@@ -17,6 +17,7 @@ from typing import Literal
 
 import simpy
 
+from cmswitch.naming import quantity
 from cmswitch.simulator.problem import Move, SegmentProblem, StageProblem
 from cmswitch.simulator.reload import run_reload
 from cmswitch.simulator.timing import Waits
@@ -54,7 +55,7 @@ class Deadlock(Exception):
 
     def __init__(self, blocked: tuple[Blocked, ...]) -> None:
         self.blocked = blocked
-        super().__init__(f"{len(blocked)} operators wait for one another")
+        super().__init__(f"{quantity(len(blocked), 'operator')} stuck, each waiting for another")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_dynamic_batch_that_is_not_bound(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["solve", str(path), "--hw", "dynaplasia"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "unbound dimension images; give `--dim images=N`" in err
+    assert "1 dimension without a size: images; give `--dim images=VALUE`" in err
 
 
 @pytest.mark.parametrize(("groups", "columns"), [(2, 6), (8, 1), (8, 3)], ids=["two", "depthwise", "multiplied"])
@@ -60,7 +60,7 @@ def test_three_groups_of_four_channels(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         s.load("conv")
     assert "conv: Conv (ai.onnx 17) [1x4x6x6, 6x1x3x3]" in str(caught.value)
-    assert "3 groups do not divide 4 input channels" in str(caught.value)
+    assert "`group` 3 does not divide 4 input channels" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
         "empty.onnx": "empty.onnx: the file is empty; export or copy the model again",
         "folder.onnx": f"folder.onnx: cannot be read (Is a directory); {advice}",
         "absent.onnx": f"absent.onnx: cannot be read (No such file or directory); {advice}",
-        "whole.onnx": "whole.onnx: unbound dimensions batch, length; give `--dim batch=N --dim length=N`",
+        "whole.onnx": "whole.onnx: 2 dimensions without a size: batch, length; give `--dim batch=VALUE --dim length=VALUE`",
     }.items():
         assert refused("solve", name, "--hw", "dynaplasia", "--out", "o") == (2, f"cmswitch: error: {message}\n")
         assert refused("inspect", name) == (2, f"cmswitch: error: {message}\n")
@@ -63,7 +64,7 @@ def test_nodes_that_cannot_be_mapped(refused: Run, tmp_path: Path) -> None:
     save_model(tmp_path / "m.onnx", nodes, {"w": [6, 2, 3, 3]}, {"x": [1, 8, 4, 4], "y": [1, 6]})
     code, err = refused("solve", "m.onnx", "--hw", "dynaplasia", "--json")
     assert code == 2
-    assert "3 groups do not divide 8 input channels" in err
+    assert "`group` 3 does not divide 8 input channels" in err
     assert "second: NonZero (ai.onnx 17)" in err
 
 
@@ -122,6 +123,31 @@ def test_chips_that_cannot_hold_the_network(refused: Run, tmp_path: Path) -> Non
         1,
         "cmswitch: error: operator 'stage2.0.conv2': no feasible plan: one column block needs 4 arrays, the chip has 2 "
         "(short by 2); allow cut_inner in the chip file or use arrays with more rows\n",
+    )
+
+
+def test_a_program_for_another_chip(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "p.mop").write_text('program "n" chip "mine" sha256 "0123456789abcdef" weights cold')
+    prime = hw.load_chip("prime").sha256[:12]
+    found = (
+        "cmswitch: error: o/p.mop: compiled for chip 'mine' of sha256 0123456789ab, but --hw prime describes 'prime' of sha256 "
+        f"{prime}; give the description that it was compiled for, as it was then{{}}, or compile the network again with "
+        "`cmswitch solve MODEL --hw prime --out DIR`\n"
+    )
+    assert refused("simulate", "o/p.mop", "--hw", "prime") == (2, found.format(""))
+    options: dict[str, object] = {
+        "model": "m.onnx",
+        "hw": "mine.yaml",
+        "dims": {},
+        "batch": None,
+        "seq": None,
+        "values": {},
+    }
+    (tmp_path / "o" / "report.json").write_text(json.dumps({"options": options}))
+    assert refused("simulate", "o/p.mop", "--hw", "prime") == (
+        2,
+        found.format(" (o/report.json says --hw mine.yaml)"),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 import hw
 from hw.errors import MOST_SHOWN
 from hw.loader import parse_chip
+from hw.problems import description, key_paths
 
 PRESET = Path(hw.__file__).parent / "presets" / "dynaplasia.yaml"
 LINES = PRESET.read_text(encoding="utf-8").splitlines()
@@ -45,16 +46,20 @@ LINE = line_of("  rows:", "array")
 VALUES = {
     "320.5": "expected a whole number of at least 1, got 320.5",
     "many": "expected a whole number of at least 1, got 'many'",
-    '"320"': "expected a whole number of at least 1, got 320",
+    '"320"': "expected a whole number of at least 1 in plain digits without quotes, got '320'",
+    "320.0": "expected a whole number of at least 1 in plain digits without quotes, got 320.0",
+    "0x1F4": "expected a whole number of at least 1 in plain digits without quotes, got '0x1F4'",
+    "1e-300": "expected a whole number of at least 1, got '1e-300'",
     "true": "expected a whole number of at least 1, got true",
     "-3": "expected a whole number of at least 1, got -3",
     "0": "expected a whole number of at least 1, got 0",
-    "": "expected a whole number of at least 1, got nothing",
+    "": "expected a whole number of at least 1, got no value",
     "[320]": "expected a whole number of at least 1, got a list",
-    "{a: 1}": "expected a whole number of at least 1, got a mapping",
-    ".inf": "expected a whole number of at least 1, got '.inf'",
+    "{a: 1, b: 2}": "expected a whole number of at least 1, got a section with the keys a, b",
+    "{}": "expected a whole number of at least 1, got an empty section",
+    ".inf": "expected a whole number of at least 1 that is finite, got '.inf'",
     "1" + "0" * 20: "expected a whole number of at least 1 and at most 1000000000000000, got 100000000000000000000",
-    "9" * 5000: "expected a whole number of at least 1, got " + "9" * 40 + "...",
+    "9" * 5000: "expected a whole number of at least 1 and at most 1000000000000000, got '" + "9" * 39 + "...",
 }
 
 
@@ -64,13 +69,45 @@ def test_wrong_value_of_a_whole_number(value: str) -> None:
     assert problems((*ROWS, f"  rows: {value}"), rows_alone) == [f"my.yaml:{LINE}: array.rows: {VALUES[value]}"]
 
 
-@pytest.mark.parametrize("value", ["0", "-1", ".nan", ".inf", "1e400", "1/0", "fast", "null"])
+EXACT = {
+    "0": "above 0, got 0",
+    "-1": "above 0, got -1",
+    "-1e400": "above 0, got '-1e400'",
+    "1/0": "above 0, got '1/0'",
+    "fast": "above 0, got 'fast'",
+    "null": "above 0, got no value",
+    ".nan": "above 0 that is finite, got '.nan'",
+    ".inf": "above 0 that is finite, got '.inf'",
+    "1e400": "above 0 and at most 1000000000000000, got '1e400'",
+    "1e16": "above 0 and at most 1000000000000000, got 10000000000000000.0",
+    "1e-300": "above 0 (the smallest above 0 is 1e-20), got '1e-300'",
+    "1e-21": "above 0 (the smallest above 0 is 1e-20), got '1e-21'",
+    "0x1F4": "above 0 written as 102.4, 1e3 or 1/3, got '0x1F4'",
+    "1_000": "above 0 written as 102.4, 1e3 or 1/3, got '1_000'",
+    "0." + "1" * 50: "above 0 of at most 40 characters, got '0." + "1" * 37 + "...",
+    "1.000000000000000000001": "above 0 with at most 20 decimals, or as a ratio with a denominator of at most 1e20, "
+    "got '1.000000000000000000001'",
+}
+
+
+@pytest.mark.parametrize("value", EXACT, ids=lambda value: value[:10])
 def test_wrong_value_of_an_exact_number(value: str) -> None:
     line = line_of("  bandwidth:", "main_memory")
-    got = "nothing" if value == "null" else value if value in ("0", "-1") else repr(value)
     assert problems(("main_memory", "  bandwidth:", f"  bandwidth: {value}")) == [
-        f"my.yaml:{line}: main_memory.bandwidth: expected a number above 0, got {got}"
+        f"my.yaml:{line}: main_memory.bandwidth: expected a number {EXACT[value]}"
     ]
+
+
+def test_a_number_above_its_limit_is_told_the_limit_alone() -> None:
+    line = line_of("  capacity_fraction:")
+    assert problems(("modes", "  capacity_fraction:", "  capacity_fraction: 9")) == [
+        f"my.yaml:{line}: modes.capacity_fraction: expected a number of at least 0 and at most 1, got 9"
+    ]
+
+
+def test_the_smallest_number_is_allowed() -> None:
+    chip = hw.load_chip("dynaplasia").with_changes(**{"main_memory.bandwidth": "1e-20"})
+    assert chip.main_cycles(1) == 10**20
 
 
 def test_unknown_key_names_the_nearest() -> None:
@@ -92,16 +129,26 @@ def test_all_problems_at_once_in_the_order_of_the_lines() -> None:
         ("", "interface:", "interface: cell"),
     ) == [
         f"my.yaml:{line_of('interface:')}: interface: expected one of core, array, row, got 'cell'",
-        f"my.yaml:{line_of('array:')}: array.columns: expected a whole number of at least 1, got nothing",
+        f"my.yaml:{line_of('array:')}: array.columns: this key is missing; expected a whole number of at least 1: cell columns",
         f"my.yaml:{line_of('  columns:')}: array.colums: expected a key of array, got 'colums'; nearest key: columns",
         f"my.yaml:{line_of('  ports:')}: modes.ports: expected one of 1, 2, got 3",
     ]
 
 
+def test_a_key_without_a_description_is_a_section() -> None:
+    """What is missing is named by this."""
+    paths = key_paths(hw.Chip)
+    sections = {path for path in paths if any(other.startswith(f"{path}.") for other in paths)}
+    assert sections == {path for path in paths if not description(path, hw.Chip)[1]}
+
+
 def test_missing_section() -> None:
     with pytest.raises(hw.ChipError) as caught:
         parse_chip(b"name: x\ntechnology: y", "my.yaml")
-    assert "my.yaml:1: array: expected a mapping, got nothing" in caught.value.problems
+    assert (
+        "my.yaml:1: buffer: this section is missing; expected a section with the keys capacity_bytes, bandwidth"
+        in caught.value.problems
+    )
     assert len(caught.value.problems) == 12
 
 
@@ -130,7 +177,8 @@ def test_switchable_chip_needs_a_memory_mode() -> None:
 
 def test_passes_need_a_default() -> None:
     assert problems(("vector", "    default:", "")) == [
-        f"my.yaml:{line_of('  passes:')}: vector.passes: expected a mapping with the key 'default', got a mapping"
+        f"my.yaml:{line_of('  passes:')}: vector.passes: expected a section with the key 'default', "
+        "for every kind that it does not list, got a section with the keys view, copy, elementwise, add, pool, redu..."
     ]
 
 
@@ -144,9 +192,12 @@ def test_source_of_an_unknown_figure() -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "my.yaml:1: expected a mapping of keys to values, got nothing"),
-        (b"- a\n- b\n", "my.yaml:1: expected a mapping of keys to values, got a list"),
-        (b"just text", "my.yaml:1: expected a mapping of keys to values, got a single value"),
+        (b"", "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got an empty file"),
+        (b"- a\n- b\n", "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got a list"),
+        (
+            b"just text",
+            "my.yaml:1: expected lines of the form `key: value` (name: ..., array: ...), got a single value",
+        ),
         (b"name: x\narray: [1\n", "my.yaml:3: not valid YAML: expected ',' or ']', but got '<stream end>'"),
         (b"name: x\n--- \nname: y\n", "my.yaml:2: not valid YAML: but found another document"),
         (b"name: x\ntechnology: \xff\n", "my.yaml:2: expected UTF-8 text, got byte 0xff"),
@@ -227,9 +278,9 @@ def test_empty_name() -> None:
             "nearest key: main_memory.bandwidth",
         ),
         ({"array.rows": 0, "array.max_active_rows": 1}, "array.rows: expected a whole number of at least 1, got 0"),
-        ({"buffer.bandwidth": float("nan")}, "buffer.bandwidth: expected a number above 0, got nan"),
+        ({"buffer.bandwidth": float("nan")}, "buffer.bandwidth: expected a number above 0 that is finite, got nan"),
         ({"name.first": "x"}, "name.first: expected a key path of a chip, got 'name.first'; nearest key: name"),
-        ({"modes": 3}, "modes: expected a mapping, got 3"),
+        ({"buffer": 3}, "buffer: expected a section with the keys capacity_bytes, bandwidth, got 3"),
     ],
 )
 def test_changes_that_are_refused(changes: dict[str, object], problem: str) -> None:
@@ -258,4 +309,4 @@ def test_only_the_first_problems_are_shown() -> None:
     assert lines[:-1] == list(caught.value.problems[:MOST_SHOWN])
     more = len(caught.value.problems) - MOST_SHOWN
     assert more > 0
-    assert lines[-1] == f"and {more} more problems like these; mend the first ones and try again"
+    assert lines[-1] == f"and {more} more like these; mend the first ones and try again"

@@ -81,11 +81,14 @@ def test_all_unbound_dimensions_are_listed(tmp_path: Path) -> None:
         tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["batch", "tokens", None]}, {"w": [4, 4]}
     )
     assert message(path) == (
-        f"{path}: unbound dimensions batch, tokens, x.2; give `--dim batch=N --dim tokens=N --dim x.2=N`"
+        f"{path}: 3 dimensions without a size: batch, tokens, x.2; give `--dim batch=VALUE --dim tokens=VALUE --dim x.2=VALUE`"
     )
-    assert message(path, dims={"batch": 1, "tokens": 2}) == f"{path}: unbound dimension x.2; give `--dim x.2=N`"
+    assert (
+        message(path, dims={"batch": 1, "tokens": 2})
+        == f"{path}: 1 dimension without a size: x.2; give `--dim x.2=VALUE`"
+    )
     assert message(path, dims={"batsh": 1}) == (
-        f"{path}: there is no dimension 'batsh'; the unbound ones are batch, tokens, x.2; did you mean 'batch'?"
+        f"{path}: there is no dimension 'batsh' to size, only batch, tokens, x.2; did you mean 'batch'?"
     )
     assert message(path, batch=0) == f"{path}: --batch and --seq must be at least 1, --dim at least 0, not batch=0"
 
@@ -93,7 +96,7 @@ def test_all_unbound_dimensions_are_listed(tmp_path: Path) -> None:
 def test_batch_that_binds_nothing(tmp_path: Path) -> None:
     path = save(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]}, {"w": [4, 4]})
     assert message(path, batch=2) == (
-        f"{path}: --batch 2 has nothing to bind, the inputs have fixed dimensions; "
+        f"{path}: --batch 2 has no dimension to size: the inputs have fixed ones; leave it out, or "
         "export the model with a symbolic dimension"
     )
     load_network(path, batch=1)
@@ -125,7 +128,7 @@ def test_group_count_that_does_not_divide(tmp_path: Path) -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", group=3, kernel_shape=[1, 1])
     path = save(tmp_path, [node], {"x": [1, 8, 4, 4]}, {"w": [6, 2, 1, 1]})
     assert message(path).splitlines()[1] == (
-        "  conv: Conv (ai.onnx 17) [1x8x4x4, 6x2x1x1] -> [1x6x4x4]: 3 groups do not divide 8 input channels "
+        "  conv: Conv (ai.onnx 17) [1x8x4x4, 6x2x1x1] -> [1x6x4x4]: `group` 3 does not divide 8 input channels "
         "and 6 output channels with 2 input channels per group; correct the attribute `group` or the weight's shape"
     )
 
@@ -185,10 +188,8 @@ def test_unknown_zoo_name() -> None:
 
 
 def test_zoo_network_without_a_sequence() -> None:
-    assert message("zoo:resnet18", dims={"seq": 3}) == (
-        "zoo:resnet18: there is no dimension 'seq'; the unbound ones are batch"
-    )
-    assert message("zoo:resnet18", seq=3).startswith("zoo:resnet18: --seq 3 has nothing to bind")
+    assert message("zoo:resnet18", dims={"seq": 3}) == ("zoo:resnet18: there is no dimension 'seq' to size, only batch")
+    assert message("zoo:resnet18", seq=3).startswith("zoo:resnet18: --seq 3 has no dimension to size")
 
 
 def test_input_without_a_shape(tmp_path: Path) -> None:
@@ -314,7 +315,7 @@ def test_an_attribute_of_the_wrong_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_fixed_dimension_below_one_is_unbound(tmp_path: Path, size: int) -> None:
     path = save(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], {"x": [size, 2]}, {})
-    assert message(path) == f"{path}: unbound dimension x.0 ({size} in the file); give `--dim x.0=N`"
+    assert message(path) == f"{path}: 1 dimension without a size: x.0 ({size} in the file); give `--dim x.0=VALUE`"
 
 
 @pytest.mark.parametrize("location", [None, "", "a\0b"])

@@ -106,7 +106,7 @@ def test_unbound_dimensions_do_not_hide_unknown_operators(tmp_path: Path) -> Non
     s.input("x", "n", 4)
     s.add("Gelu", "defined", s.add("Fancy", "fancy", "x", domain="acme"), domain="com.microsoft")
     lines = report(s, "defined")
-    assert lines[0] == f"{s.path}: unbound dimension n; give `--dim n=N`"
+    assert lines[0] == f"{s.path}: 1 dimension without a size: n; give `--dim n=VALUE`"
     assert lines[1:] == [
         "  fancy: Fancy (acme): no rule for this operator; express it with supported operators before export"
     ]

@@ -110,6 +110,15 @@ def expected_of_python(text: str) -> str:
     return "\n".join(match[1] for match in re.finditer(r"# prints: (.*)$", text, re.MULTILINE))
 
 
+def test_what_the_commands_write_into_a_clone_is_ignored() -> None:
+    """A reader may run them at the root of the repository."""
+    lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("$ ")]
+    written = set(re.findall(r"(?:--out|>) +([\w.]+)", "\n".join(lines)))
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "result" in written
+    assert {name for name in written if not {f"/{name}", f"/{name}/"} & set(ignored)} == set()
+
+
 def test_the_compiler_is_absent(without_compiler: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import cmswitch.graph.read"],

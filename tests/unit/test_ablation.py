@@ -143,7 +143,7 @@ def test_a_disagreement_fails_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_pair_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["ablation", "--only", "option:hihgs"])
+        main(["ablation", "--only", "option:hihgs", "--out", "o"])
     assert "unknown pair 'option:hihgs' (did you mean 'option:highs'" in capsys.readouterr().err
 
 

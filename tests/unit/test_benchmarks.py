@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import onnx
 import pytest
 
 from benchmarks import accuracy, compile_time, record, sensitivity, verification
-from benchmarks.__main__ import main
+from benchmarks.__main__ import BENCHMARKS, COMMANDS, main
 from benchmarks.networks import MINILM, MODELS_VARIABLE, NAMES, UsageError, find_cases
 from benchmarks.runner import Answer, Compiled, SegmentCycles, run_python
-from benchmarks.settings import Settings
+from benchmarks.settings import Outcome, Settings
 from cmswitch.graph.zoo.maker import Maker
 
 PLAN = Compiled(
@@ -32,6 +33,10 @@ PLAN = Compiled(
     violations=(),
 )
 COMPUTE = replace(PLAN, schedule="all-compute", simulated_cycles=1530)
+NOT_THE_RECORD = (
+    " is not the run that benchmarks/results records; give --out DIR, for example --out trial "
+    "(--out benchmarks/results replaces the record)"
+)
 SAME = Answer({"dual-mode": PLAN})
 
 
@@ -42,6 +47,36 @@ def tiny(tmp_path: Path) -> str:
     model = maker.model(maker.node("MatMul", "down", hidden, maker.weight("down.weight", 96, 64)))
     onnx.save(model, tmp_path / "tiny.onnx")
     return str(tmp_path / "tiny.onnx")
+
+
+def test_a_whole_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that is no whole run where it is told to."""
+    given: list[Path] = []
+    monkeypatch.chdir(tmp_path)
+
+    def publish(outcome: Outcome, folder: Path, name: str, seed: int) -> int:
+        given.append(folder)
+        return 0
+
+    monkeypatch.setattr(Outcome, "publish", publish)
+    outcome = Outcome((), {}, "", (1, 1), lambda figure: None, False, {})
+    monkeypatch.setitem(BENCHMARKS, "accuracy", replace(BENCHMARKS["accuracy"], run=lambda settings: outcome))
+    assert main(["accuracy"]) == 0
+    assert main(["accuracy", "--quick", "--out", "benchmarks/results"]) == 0
+    assert main(["accuracy", "--quick", "--out", "trial"]) == 0
+    assert given == [Path("benchmarks/results"), Path("benchmarks/results"), Path("trial")]
+
+
+def test_help_says_what_each_measures_and_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, one in (BENCHMARKS | COMMANDS).items():
+        assert one.about in shown
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "--help"])
+        options = capsys.readouterr().out.split("options:\n")[1]
+        assert all(len(option.split()) > 4 for option in re.split(r"\n  (?=-)", options)), options
 
 
 def test_accuracy_of_a_tiny_network(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,10 +284,14 @@ def test_without_matplotlib_there_is_no_plot(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["accuracy", "--networks", "lenet"], "unknown network 'lenet'"),
-        (["accuracy", "--chips", "nonesuch"], "nonesuch"),
+        (["accuracy", "--networks", "lenet", "--out", "o"], "unknown network 'lenet'"),
+        (["accuracy", "--chips", "nonesuch", "--out", "o"], "nonesuch"),
         (["accuracy", "--networks", "zoo:vgg16", "--out", __file__], "File exists"),
-        (["operators", "--chips", "prime"], "operators takes no --networks and no --chips"),
+        (["operators", "--chips", "prime", "--out", "o"], "operators takes no --networks and no --chips"),
+        (["compile_time", "--quick", "--time-limit", "3"], f"compile_time with --time-limit, --quick{NOT_THE_RECORD}"),
+        (["accuracy", "--chips", "prime"], f"accuracy with --chips{NOT_THE_RECORD}"),
+        (["fuzz", "--n", "3", "--jobs", "1"], f"fuzz with --n{NOT_THE_RECORD}"),
+        (["ablation", "--part", "searches", "--limit", "3"], f"ablation with --limit{NOT_THE_RECORD}"),
         (["speed"], "invalid choice: 'speed'"),
         (["accuracy", "--time-limit", "0"], "expected a number of seconds above 0"),
     ],

@@ -277,7 +277,7 @@ def test_chip_that_cannot_switch_has_all_arrays_in_compute_mode() -> None:
     plan = replace(PLAN, chip_sha256=fixed.sha256, memory_limit=0)
     few = replace(plan, segments=(segments[0], replace(segments[1], compute_mode=8)))
     assert [str(v) for v in check_plan(few, CHAIN, fixed).violations] == [
-        "compute-mode: segment 0: 2 arrays in compute mode on a chip whose 8 arrays all are for good"
+        "compute-mode: segment 0: 2 arrays in compute mode on a chip with 8 in it for good"
     ]
     for_good = replace(plan, segments=tuple(replace(s, compute_mode=8, switch=0) for s in segments))
     assert {"switch", "compute-mode"}.isdisjoint(rules(for_good, CHAIN, fixed))

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import cmswitch
+import hw
 from cmswitch import cli, commands
 from cmswitch.errors import InfeasibleError, SolverError
-from cmswitch.graph.network import MatrixProduct, Network, Operator
+from cmswitch.graph.network import MatrixProduct, Network, Operator, VectorWork
 from cmswitch.options import COST_MODELS, SOLVERS
 from cmswitch.program.program import Program
 from cmswitch.segmentation.plan import PlannedPiece, PlannedSegment
@@ -29,7 +30,7 @@ NETWORK = Network(
     name="tiny",
     operators=(
         Operator("first", ("first",), MatrixProduct(4, 2, 3, weight="w"), 4, (), (), ()),
-        Operator("pool", ("pool",), None, 4, (), (), ()),
+        Operator("pool", ("pool",), None, 4, (), (VectorWork("pool", "pool", 8),), ()),
     ),
     tensors=(),
     node_count=2,
@@ -45,6 +46,7 @@ class FakePipeline:
     during: Callable[[], None] = lambda: None
     given: list[SimpleNamespace] = field(default_factory=list)
     stopped: bool = False
+    predicted: int = 99
     Options = staticmethod(lambda **options: SimpleNamespace(**options))
 
     def compile_network(
@@ -64,7 +66,7 @@ class FakePipeline:
             certificate=SimpleNamespace(
                 termination="interrupted" if self.stopped else "optimal",
                 status="feasible" if self.stopped else "optimal",
-                objective_cycles=99,
+                objective_cycles=self.predicted,
                 bound_cycles=98,
                 gap=1 / 99,
                 segments_considered=3,
@@ -102,8 +104,9 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     ]  # fmt: skip
     assert report["schema"] == 1
     assert report["model"] == {
-        "name": "tiny", "nodes": 2, "cim_operators": 1, "macs": 24, "weight_bytes": 6,
-        "vector_operators": 1, "host_operators": 0,
+        "name": "tiny", "nodes": 2,
+        "nodes_by_place": {"arrays": 1, "vector unit": 1, "data movement": 0, "metadata": 0, "host": 0},
+        "cim_operators": 1, "macs": 24, "weight_bytes": 6,
     }  # fmt: skip
     assert report["latency"] == {
         "predicted_cycles": 99, "simulated_cycles": 100, "roofline_cycles": 50, "first_weight_write_cycles": 30,
@@ -128,6 +131,16 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     assert report["options"]["versions"]["cmswitch"] == __version__
     assert err == "warning: this is a fake\n"
     assert os.listdir() == []
+
+
+def test_solve_and_inspect_count_nodes_in_the_same_words(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "tiny: 2 nodes (arrays: 1, vector unit: 1, data movement: 0, metadata: 0, host: 0); 24 MACs, 6 weight"
+    assert cli.main([*SOLVE, "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith(f"model      {words} bytes\n")
+    assert cli.main(["inspect", "zoo:tiny"]) == 0
+    assert capsys.readouterr().out.startswith(f"{words}s\n")
 
 
 def test_options_reach_the_compiler(fake: FakePipeline) -> None:
@@ -160,6 +173,43 @@ def test_summary_and_files(fake: FakePipeline, capsys: pytest.CaptureFixture[str
     assert Path("new/folder/plan.json").read_text() == '{"plan": 1}\n'
     assert json.loads(Path("new/folder/report.json").read_text())["schema"] == 1
     assert json.loads(Path("new/folder/trace.json").read_text()) == {"traceEvents": []}
+
+
+def test_the_summary_says_that_the_weights_are_not_written(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default on a chip whose arrays compute for good."""
+    line = "weights    resident, in the arrays beforehand: no cycles of writing them are counted; --weights cold counts them\n"
+    assert cli.main([*SOLVE]) == 0
+    assert "weights  " not in capsys.readouterr().out
+    fixed = hw.load_chip("dynaplasia").with_changes(modes={"switchable": False})
+    Path("fixed.yaml").write_text(fixed.to_json())
+    assert cli.main(["solve", "zoo:tiny", "--hw", "fixed.yaml"]) == 0
+    assert line in capsys.readouterr().out
+    assert cli.main(["solve", "zoo:tiny", "--hw", "fixed.yaml", "--weights", "cold"]) == 0
+    assert "weights  " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("predicted", "confirmed"), [(92, True), (91, False), (108, True), (109, False)])
+def test_an_optimum_that_the_simulation_does_not_confirm(
+    fake: FakePipeline, capsys: pytest.CaptureFixture[str], predicted: int, confirmed: bool
+) -> None:
+    warning = (
+        f"the plan is optimal as predicted ({predicted} cycles), but the simulation takes 100 cycles, which differs by more than "
+        "8 %; another plan may be faster in simulation"
+    )
+    fake.predicted = predicted
+    assert cli.main([*SOLVE, "--out", "o"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(Path("o/report.json").read_text())["warnings"] == [
+        "this is a fake",
+        *([] if confirmed else [warning]),
+    ]
+    assert (f"warning: {warning}\n" in err) is not confirmed
+    assert (" %, optimal as predicted only\n" in out) is not confirmed
+    fake.during = lambda: signal.raise_signal(signal.SIGINT)
+    assert cli.main([*SOLVE, "--quiet"]) == 130
+    assert "optimal" not in capsys.readouterr().out
 
 
 def test_interruption_writes_the_best_plan(fake: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +246,7 @@ def test_second_interruption_ends_at_once(fake: FakePipeline, capsys: pytest.Cap
     ("error", "code", "message"),
     [
         (
-            InfeasibleError("arrays", 100, 96, "arrays", "use a chip with 100 arrays", "conv1"),
+            InfeasibleError("arrays", 100, 96, "array", "use a chip with 100 arrays", "conv1"),
             1,
             "cmswitch: error: conv1: no feasible plan: arrays needs 100 arrays, the chip has 96 (short by 4); "
             "use a chip with 100 arrays\n",

@@ -248,8 +248,8 @@ def test_a_loop_with_too_many_iterations_is_refused_with_their_number(tmp_path: 
     with pytest.raises(InputError) as caught:
         s.load("last")
     assert str(caught.value).splitlines()[1] == (
-        "  loop: Loop (ai.onnx 21) [scalar, -, 3x4] -> [?, ?]: its 100000 iterations make 500000 values, more than "
-        "the 20000 that are written out; bind a shorter sequence, or split the loop before export"
+        "  loop: Loop (ai.onnx 21) [scalar, -, 3x4] -> [?, ?]: in 100,000 iterations it makes 500,000 values, more than "
+        "the 20,000 that are written out; bind a shorter sequence, or split the loop before export"
     )
 
 

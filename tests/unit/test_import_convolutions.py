@@ -87,7 +87,7 @@ def test_bias_that_is_an_activation_is_added(tmp_path: Path) -> None:
 def test_a_weight_for_other_channels_is_refused(tmp_path: Path) -> None:
     s = Sketch(tmp_path)
     s.add("ConvTranspose", "c", s.input("x", 1, 4, 4, 4), s.weight("w", 6, 3, 2, 2), group=2)
-    with pytest.raises(InputError, match="2 groups do not divide 4 input channels, of which the weight has 6"):
+    with pytest.raises(InputError, match="`group` 2 does not divide 4 input channels, of which the weight has 6"):
         s.load("c")
 
 

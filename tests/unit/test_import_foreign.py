@@ -46,7 +46,8 @@ def test_seq_binds_no_sum_that_has_the_sequence_in_it(tmp_path: Path) -> None:
 
 def test_only_the_terms_of_a_computed_dimension_are_asked_for(tmp_path: Path) -> None:
     assert (
-        refusal(masked(tmp_path), "y", batch=1) == "unbound dimensions length, past; give `--dim length=N --dim past=N`"
+        refusal(masked(tmp_path), "y", batch=1)
+        == "2 dimensions without a size: length, past; give `--dim length=VALUE --dim past=VALUE`"
     )
 
 
@@ -54,7 +55,7 @@ def test_a_sum_of_names_that_no_input_has_is_quoted_for_the_shell(tmp_path: Path
     s = Sketch(tmp_path)
     s.add("Relu", "y", s.input("x", 1, 2, "a + 2*b"))
     path = s.save("y")
-    assert refusal(s, batch=1) == "unbound dimension a + 2*b; give `--dim 'a + 2*b=N'`"
+    assert refusal(s, batch=1) == "1 dimension without a size: a + 2*b; give `--dim 'a + 2*b=VALUE'`"
     assert load_network(path, dims={"a": 3, "b": 4}).tensors[0].elements == 2 * 11
     assert load_network(path, dims={"a + 2*b": 5}).tensors[0].elements == 2 * 5
 
@@ -64,10 +65,11 @@ def test_an_option_that_binds_nothing_is_refused(tmp_path: Path) -> None:
     s.add("Relu", "y", s.input("x", "batch", 3, 4, 4))
     path = s.save("y")
     assert refusal(s, batch=2, dims={"batch": 1}) == (
-        "--batch 2 has nothing to bind, other options say batch=1; leave one of them out"
+        "--batch 2 has no dimension to size: other options say batch=1; leave one of them out"
     )
     assert refusal(s, seq=2) == (
-        "--seq 2 has nothing to bind, the unbound dimensions are batch; bind them with `--dim NAME=N`"
+        "--seq 2 has no dimension to size: of those without a size (batch) none is a sequence; leave it out, "
+        "or size by name: `--dim batch=VALUE`"
     )
     assert load_network(path, batch=2, dims={"batch": 2}).tensors[0].elements == 2 * 48
 

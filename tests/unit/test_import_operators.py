@@ -94,7 +94,9 @@ def test_a_sorted_row_takes_n_log_n_steps_on_the_host() -> None:
     found = network("TopK", {"x": (3, 100)}, {"k": ints(5)}, outputs=2)
     assert work(found) == [("host", 3 * 100 * 7)]
     assert (found.vector_nodes, found.host_nodes) == ((), ("node",))
-    assert "nodes: 0 arrays; 0 vector unit; 0 data movement; 0 metadata; 1 host\n  host: node\n" in network_table(found)
+    table = network_table(found)
+    assert " (arrays: 0, vector unit: 0, data movement: 0, metadata: 0, host: 1); 0 MACs, 0 weights\n" in table
+    assert table.endswith("\n  host: node\n")
 
 
 def test_suppression_is_priced_at_the_most_boxes_it_may_keep() -> None:
@@ -202,5 +204,5 @@ def test_the_host_has_a_rate_of_its_own() -> None:
     for lanes, rate, cycles in ((32, 1, 1000), (64, 1, 1000), (32, 4, 250), (32, 64, 16)):
         changed = chip.with_changes(**{"vector.lanes": lanes, "vector.host_elements_per_cycle": rate})
         assert changed.vector_cycles(changed.vector_work("host", 1000)) == cycles
-    with pytest.raises(hw.ChipError, match="a mapping without the key 'host'"):
+    with pytest.raises(hw.ChipError, match="a section without the key 'host'"):
         chip.with_changes(**{"vector.passes.host": 3})

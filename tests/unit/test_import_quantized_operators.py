@@ -275,7 +275,7 @@ def test_node_tests_of_onnx_import(tmp_path: Path) -> None:
         ),
         (
             "y = com.microsoft.MatMulNBits <K = 64, N = 91, bits = 4, block_size = 32> (x, w, s)",
-            "its packed weight has 2880 bytes, too few for 5824 weights of 4 bits; export the model again",
+            "its packed weight has 2,880 bytes, too few for 5,824 weights of 4 bits; export the model again",
         ),
         (
             'y = com.microsoft.FusedGemm <activation = "Mish"> (x, b)',

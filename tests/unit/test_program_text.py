@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
 from cmswitch.errors import InputError
-from cmswitch.program.program import After, Allocate, Buffer, Emit, MemoryArrays, Switch, WriteTile
-from cmswitch.program.text import format_arrays, format_program, format_statement, parse_program
+from cmswitch.program import text
+from cmswitch.program.program import After, Allocate, Buffer, Emit, MemoryArrays, Program, Switch, WriteTile
+from cmswitch.program.text import Statement, format_arrays, format_program, format_statement, parse_program
 from tests.small_programs import CHIP, program, read, segment, stage, tile, to_compute
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "program.md"
 TEXT = f"""\
 program "test"
 chip "small" sha256 "{CHIP.sha256}"
@@ -60,6 +69,40 @@ def example() -> str:
 
 def test_format() -> None:
     assert example() == TEXT
+
+
+def statements(program: Program) -> Iterator[Statement]:
+    """All statements of a program, those within operators too."""
+    yield from program.tensors
+    for one in program.segments:
+        before: Iterable[Statement] = (*one.stores, *one.switches, *one.allocations, *one.writes, *one.frees)
+        yield from before
+        for operator in one.stages:
+            yield operator
+            within: Iterable[Statement] = (*operator.operand, *operator.fetches, *operator.vector, *operator.emits)
+            yield from within
+            if operator.multiply is not None:
+                yield operator.multiply
+
+
+def test_the_page_explains_every_statement_and_no_other() -> None:
+    """By the word that each statement starts with."""
+    found = list(statements(parse_program(TEXT)))
+    assert {type(statement) for statement in found} == set(get_args(Statement)), "TEXT has every statement"
+    words = [re.split(r"[( ]", format_statement(statement))[0] for statement in found]
+    explained = re.findall(r"^\| `([\w.]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(explained) == sorted({re.sub(r"^vector\..*", "vector", word) for word in words})
+
+
+def test_the_grammar_of_the_page_is_that_of_the_parser() -> None:
+    """Which is also made of the words that the parser looks for."""
+    grammar = (text.__doc__ or "").split("::\n\n")[1]
+    assert f"```text\n{textwrap.dedent(grammar).strip()}\n```" in PAGE.read_text(encoding="utf-8")
+    source = inspect.getsource(text._Parser)
+    calls = re.findall(r"_(?:accept|expect|many|next_is)\(([^()]*)\)", source)
+    words = {word for call in calls for word in re.findall(r'"(\w+)"', call)}
+    assert {"program", "writexb", "recurrent", "window"} <= words
+    assert {word for word in words if not re.search(rf"\b{word}\b", grammar)} == set()
 
 
 def test_comments_and_layout_do_not_matter() -> None:

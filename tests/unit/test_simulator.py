@@ -11,6 +11,7 @@ from cmswitch.program.program import After, Allocate, Buffer, Emit, MemoryArrays
 from cmswitch.simulator import SimulationError, Timing, Waits, machine, simulate
 from cmswitch.simulator.pipeline import PipelineRun, run_pipeline
 from cmswitch.simulator.problem import BUFFER, MAIN, Move, SegmentProblem, StageProblem, Tile
+from cmswitch.simulator.timing import Energy
 from tests.small_programs import CHIP, program, read, segment, stage, tile, to_compute
 
 TO_MAIN = Emit("y", ("main",), 1)
@@ -283,8 +284,22 @@ def test_energy_counts_what_the_chip_gives_and_lists_the_rest() -> None:
     assert energy.by_component["array_write"] == 0.5 * 8
     # 1 mW at 100 MHz is 10 pJ per cycle.
     assert energy.by_component["static"] == 10 * timing.total_cycles
-    assert energy.not_modelled == ("adc", "vector", "buffer", "memory_arrays", "main_memory_write", "switch")
+    assert energy.not_modelled == ("vector", "buffer", "memory_arrays", "main_memory_write", "switch")
     assert energy.total_pj == sum(energy.by_component.values())
+
+
+def test_conversions_are_part_of_an_mvm_that_has_a_figure() -> None:
+    """Otherwise they are not modelled, and with a figure of their own they count."""
+
+    def energy(**figures: int) -> Energy:
+        chip = CHIP.with_changes(energy=figures)
+        return simulate(replace(two_segments(), chip_sha256=chip.sha256), chip).energy
+
+    assert "adc" not in {*energy(mvm_pj=10).not_modelled, *energy(mvm_pj=10).by_component}
+    assert {"mvm", "adc"} <= set(energy(vector_pass_pj=1).not_modelled)
+    both = energy(mvm_pj=10, adc_conversion_pj=2)
+    passes = -(-CHIP.precision.input_bits // CHIP.array.dac_bits)  # all rows at once
+    assert both.by_component["adc"] == 2 * (2 + 2) * passes * CHIP.array.columns
 
 
 def test_trace_is_json_with_a_track_per_resource() -> None:

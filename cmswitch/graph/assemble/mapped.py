@@ -13,6 +13,7 @@ from cmswitch.graph.ir import Graph, Node, Shape, Unknown, Unsupported
 from cmswitch.graph.names import title
 from cmswitch.graph.network import HOST
 from cmswitch.graph.rules import RULES, Mapped, Product, Vector, View
+from cmswitch.naming import quantity
 
 MOST_CHUNKS = 2**20
 """Chunks of one operator: dependences are found, and simulated, chunk by chunk."""
@@ -44,7 +45,7 @@ def apply_rules(graph: Graph) -> list[Mapped]:
                 problems.append(f"{_describe(node)}: {problem.reason}; {problem.remedy}")
             lost.update(value for value in node.outputs if value and graph.values[value].shape is None)
     if problems:
-        count = f"{len(problems)} node{'s' * (len(problems) > 1)}"
+        count = quantity(len(problems), "node")
         raise InputError("\n".join((f"{graph.name}: {count} cannot be mapped", *listed(problems))))
     return found
 

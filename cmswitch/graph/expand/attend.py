@@ -8,6 +8,7 @@ from math import inf, prod, sqrt
 
 from cmswitch.graph.expand.parts import Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
+from cmswitch.naming import quantity
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def heads_of(value: str, shape: Shape, count: int | None) -> Heads:
         return Heads(value, shape[0], shape[1], shape[2], shape[3], False)
     if len(shape) != 3 or not count or shape[2] % count:
         raise Unsupported(
-            f"{value!r} with {len(shape)} axes cannot be split into {count or 'an unknown number of'} heads",
+            f"{value!r} with {quantity(len(shape), 'axis', 'axes')} cannot be split into "
+            f"{quantity(count, 'head') if count else 'an unknown number of heads'}",
             "correct the number of heads",
         )
     return Heads(value, shape[0], count, shape[1], shape[2] // count, True)

@@ -18,6 +18,7 @@ from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.names import unique_ids
 from cmswitch.graph.scopes import ordered, own_values, reads, renamed
 from cmswitch.graph.table import INTERNAL
+from cmswitch.naming import quantity
 
 NO_LIMIT = 2**31 - 1
 """Trip counts from here on are what exporters write for a loop that only its condition ends."""
@@ -200,7 +201,8 @@ class _Room:
         made = (len(self._node.values) - self._before) * (count or done) // done
         if made > MOST_VALUES:
             raise Unsupported(
-                f"its {count or done} iterations make {made} values, more than the {MOST_VALUES} that are written out",
+                f"in {quantity(count or done, 'iteration')} it makes {quantity(made, 'value')}, more than the "
+                f"{MOST_VALUES:,} that are written out",
                 "bind a shorter sequence, or split the loop before export",
             )
 

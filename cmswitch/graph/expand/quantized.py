@@ -17,6 +17,7 @@ from cmswitch.graph.expand.parts import EXPANSIONS, PARTS_VERSION, Expansion, Pa
 from cmswitch.graph.fold import UNPACK
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import INTERNAL, MICROSOFT
+from cmswitch.naming import quantity
 
 CHANNELS_LAST = "channels_last"
 
@@ -69,7 +70,8 @@ class _Quantized(Parts):
             raise Unsupported("its packed weight is computed at run time", "make it a constant of the file")
         if packed.shape is not None and prod(packed.shape) < ceil(prod(shape) * bits / 8):
             raise Unsupported(
-                f"its packed weight has {prod(packed.shape)} bytes, too few for {prod(shape)} weights of {bits} bits",
+                f"its packed weight has {quantity(prod(packed.shape), 'byte')}, too few for "
+                f"{quantity(prod(shape), 'weight')} of {quantity(bits, 'bit')}",
                 "export the model again",
             )
         integers = self.add(UNPACK, self.input(index), domain=INTERNAL, shape=shape, bits=bits)

@@ -9,6 +9,7 @@ from typing import Any
 from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Unsupported
 from cmswitch.graph.table import INTERNAL
+from cmswitch.naming import quantity
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ class _Writer:
         stated = node.integer("hidden_size", self._hidden)
         if stated != self._hidden:
             raise Unsupported(
-                f"its hidden_size is {stated}, but its weights are of {self._hidden} states",
+                f"its hidden_size is {stated}, but its weights are of {quantity(self._hidden, 'state')}",
                 "correct the attribute `hidden_size` or the weights",
             )
         if weights[:2] != rows or feedback[:2] != rows:
             raise Unsupported(
-                f"its weights are no {rows[0]} x {rows[1]} x N for {rows[0]} direction(s) and {self._hidden} states",
+                f"its weights are no {rows[0]} x {rows[1]} x N for "
+                f"{quantity(rows[0], 'direction')} and {quantity(self._hidden, 'state')}",
                 "correct the attribute `direction` or the weights",
             )
 

@@ -9,6 +9,7 @@ from cmswitch.graph.expand.attend import Heads, heads
 from cmswitch.graph.expand.parts import EXPANSIONS, Part, Parts
 from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.table import MICROSOFT
+from cmswitch.naming import quantity
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def rotated(parts: Parts, given: Heads, angles: Angles, turned: int, output: str
     half, size = (turned or given.size) // 2, given.size
     if 2 * half > size or half > angles.shape[-1]:
         raise Unsupported(
-            f"{2 * half} elements of heads of {size} cannot be turned by {angles.shape[-1]} angles",
+            f"{quantity(2 * half, 'element')} of heads of {size} cannot be turned by {quantity(angles.shape[-1], 'angle')}",
             "correct the number of heads or the tables",
         )
     value = parts.reshape(given.value, given.axes) if given.by_token else given.value

@@ -19,7 +19,7 @@ from cmswitch.errors import InputError
 from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.read import expressions
 from cmswitch.graph.scopes import subgraphs
-from cmswitch.naming import nearest
+from cmswitch.naming import nearest, quantity
 
 NAMELESS = frozenset({"", "?", "-1", "None"})
 """What exporters write for a dimension that has no name; two of them need not be equal."""
@@ -88,10 +88,10 @@ def bind(
     unbound = [name for name in symbols if name not in values]
     unbound = [name for name in unbound if parts[name].isdisjoint(unbound)]  # the others follow from these
     if unbound:
-        remedy = " ".join(f"--dim {shlex.quote(f'{name}=N')}" for name in unbound)
+        remedy = " ".join(map(_dim_option, unbound))
         stated = {name: dim.dim_value for name, _, dim in _symbols(model.graph) if dim.HasField("dim_value")}
         shown = ", ".join(f"{name} ({stated[name]} in the file)" if name in stated else name for name in unbound)
-        raise InputError(f"{where}: unbound dimension{'s' * (len(unbound) > 1)} {shown}; give `{remedy}`")
+        raise InputError(f"{where}: {quantity(len(unbound), 'dimension')} without a size: {shown}; give `{remedy}`")
     for name, _, dim in list(_symbols(model.graph)):
         dim.dim_value = values[name]
     _forget_shapes(model.graph)
@@ -165,12 +165,17 @@ def _kind(name: str, axis: int) -> str:
     return ("batch", "seq", "")[min(axis, 2)]
 
 
+def _dim_option(name: str) -> str:
+    """The option that gives a dimension its size, for a shell."""
+    return f"--dim {shlex.quote(f'{name}=VALUE')}"
+
+
 def _no_dimension(name: str, known: list[str]) -> str:
     if not known:
-        return f"there is no dimension {name!r} to bind: all dimensions of the inputs are fixed"
+        return f"there is no dimension {name!r} to size: all dimensions of the inputs are fixed"
     near = get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"there is no dimension {name!r}; the unbound ones are {', '.join(known)}{hint}"
+    return f"there is no dimension {name!r} to size, only {', '.join(known)}{hint}"
 
 
 def _refuse_unused(
@@ -189,11 +194,17 @@ def _refuse_unused(
     given = [f"{name}={values[name]}" for name in named if name in values]
     if given:
         raise InputError(
-            f"{where}: --{option} {size} has nothing to bind, other options say {', '.join(given)}; leave one of them out"
+            f"{where}: --{option} {size} has no dimension to size: other options say {', '.join(given)}; leave one of them out"
         )
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in network_inputs(model.graph)]
     sizes = {shape[axis] for shape in shapes if len(shape) > axis and not (option == "seq" and len(shape) > 3)}
     if sizes != {size}:
-        other = f"the unbound dimensions are {', '.join(symbols)}" if symbols else "the inputs have fixed dimensions"
-        remedy = "bind them with `--dim NAME=N`" if symbols else "export the model with a symbolic dimension"
-        raise InputError(f"{where}: --{option} {size} has nothing to bind, {other}; {remedy}")
+        kind = {"batch": "a batch", "seq": "a sequence"}[option]
+        why = (
+            f"of those without a size ({', '.join(symbols)}) none is {kind}"
+            if symbols
+            else "the inputs have fixed ones"
+        )
+        options = " or ".join(f"`{_dim_option(name)}`" for name in symbols)
+        remedy = f"size by name: {options}" if symbols else "export the model with a symbolic dimension"
+        raise InputError(f"{where}: --{option} {size} has no dimension to size: {why}; leave it out, or {remedy}")

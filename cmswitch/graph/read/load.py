@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from cmswitch.errors import InputError
 from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.scopes import subgraphs
+from cmswitch.naming import quantity
 
 
 def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
@@ -29,7 +30,7 @@ def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
         model.ParseFromString(content)
     except DecodeError as error:
         raise InputError(
-            f"{path}: not an ONNX model, or cut off ({len(content)} bytes); export or copy it again"
+            f"{path}: not an ONNX model, or cut off ({quantity(len(content), 'byte')}); export or copy it again"
         ) from error
     if not model.ir_version or not model.opset_import or not model.graph.node:
         raise InputError(

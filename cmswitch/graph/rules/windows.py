@@ -9,6 +9,7 @@ from cmswitch.graph.ir import Node, Shape, Unsupported
 from cmswitch.graph.rules.rule import RULES, Product, Vector, grouped
 from cmswitch.graph.streams import SAME, Link, Window
 from cmswitch.graph.table import INTERNAL
+from cmswitch.naming import quantity
 
 _PADDING = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 """What auto_pad may be."""
@@ -41,7 +42,8 @@ def _agrees(node: Node, kernel: Shape, channels: int) -> None:
         )
     if node.has(2) and node.shape(2) != (channels,):
         raise Unsupported(
-            f"its bias has {prod(node.shape(2))} elements for {channels} output channels", "correct the bias"
+            f"its bias has {quantity(prod(node.shape(2)), 'element')} for {quantity(channels, 'output channel')}",
+            "correct the bias",
         )
 
 
@@ -58,8 +60,8 @@ def convolution(node: Node) -> Product:
     groups = node.integer("group", 1)
     if groups < 1 or data[1] % groups or weight[0] % groups or weight[1] * groups != data[1]:
         raise Unsupported(
-            f"{groups} groups do not divide {data[1]} input channels and {weight[0]} output channels with "
-            f"{weight[1]} input channels per group",
+            f"`group` {groups} does not divide {quantity(data[1], 'input channel')} and {quantity(weight[0], 'output channel')} "
+            f"with {quantity(weight[1], 'input channel')} per group",
             "correct the attribute `group` or the weight's shape",
         )
     _agrees(node, weight[2:], weight[0])
@@ -90,7 +92,7 @@ def transposed_product(node: Node) -> Product:
     data, weight, groups = node.shape(0), node.shape(1), node.integer("group", 1)
     if groups < 1 or data[1] % groups or weight[0] != data[1]:
         raise Unsupported(
-            f"{groups} groups do not divide {data[1]} input channels, of which the weight has {weight[0]}",
+            f"`group` {groups} does not divide {quantity(data[1], 'input channel')}, of which the weight has {weight[0]}",
             "correct the attribute `group` or the weight's shape",
         )
     axes = (0, 2, 3) if len(data) == 5 else (0, 2)
