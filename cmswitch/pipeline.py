@@ -148,10 +148,10 @@ class _Compilation:
     def result(self) -> Result:
         """Search, execute, certify."""
         used = self.options.schedule
-        if used == "dual-mode" and self.chip.modes.switchable:
-            done, used = self._dual_mode()
-        else:
+        if used == "static" or not self.chip.modes.switchable:
             done = self._execute(self._search(used))
+        else:
+            done, used = self._switching(used)
         workload, journal = done.found.workload, self.allocator.journal
         self.warnings += self.cost_model.warnings(workload)
         resident = done.found.plan.resident_weights
@@ -179,11 +179,13 @@ class _Compilation:
             journal.seconds_elsewhere,
         )
 
-    def _dual_mode(self) -> tuple[_Executed, str]:
-        """The best plan that starts from the all-compute one, and the schedule that simulation lets stand."""
+    def _switching(self, schedule: str) -> tuple[_Executed, str]:
+        """The all-compute plan, or the best that starts from it and the schedule that simulation lets stand."""
         (dual,) = self._spaces("dual-mode")
         (compute,) = self._spaces("all-compute")
         compute_only = self._find(compute, "all-compute", wider=dual)
+        if schedule == "all-compute":
+            return self._execute(compute_only), schedule
         found = self._find(dual, "dual-mode", known=compute_only)
         done = self._execute(found)
         if found.path is compute_only.path:
