@@ -67,10 +67,13 @@ class Option:
 def build_segment_columns(problem: SegmentProblem, most_options: int = MOST_OPTIONS) -> pyo.ConcreteModel:
     """The program of ``problem``. ValueError if that is not well formed, or has more than ``most_options`` options."""
     check_problem(problem)
-    options = [list(stage_options(problem, i, most_options)) for i in range(len(problem.stages))]
-    total = sum(map(len, options))
-    if total > most_options:
-        raise ValueError(f"{total} joint options of copies and placements, more than {most_options}")
+    options: list[list[Option]] = []
+    left = most_options
+    for i in range(len(problem.stages)):
+        options.append(list(itertools.islice(stage_options(problem, i, most_options), left + 1)))
+        left -= len(options[i])
+        if left < 0:
+            raise ValueError(f"more than {most_options} joint options of copies and placements")
     model = pyo.ConcreteModel(name="segment_columns")
     model.unit = problem_unit(problem)
     model.q = choices([range(len(own)) for own in options])
@@ -95,9 +98,8 @@ def stage_options(problem: SegmentProblem, i: int, most_options: int = MOST_OPTI
     """The joint options of stage i that no other of the same placements makes pointless."""
     stage = problem.stages[i]
     touched = [e for e, places in enumerate(problem.tensors) if _streams(places, i)]
-    count = math.prod((len(problem.tensors[e]) for e in touched), start=len(stage.copies))
-    if count > 100 * most_options:
-        raise ValueError(f"stage {i} has {count} joint options of copies and placements")
+    if math.prod(len(problem.tensors[e]) for e in touched) > most_options:  # each placement has an option at least
+        raise ValueError(f"stage {i} alone has more than {most_options} joint options of copies and placements")
     paces = _chunk_counts(problem, i)
     for chosen_places in itertools.product(*(range(len(problem.tensors[e])) for e in touched)):
         traffic = Traffic()
