@@ -124,7 +124,7 @@ class Eq10Pricer(Pricer):
         if allocation is not None:
             cost = evaluate_eq10(segment.problem, allocation)
             price.exact = Eq10SegmentCost(cost.execute, cost.reload, segment.write_back, allocation)
-            price.cost = min(price.cost, float(price.exact.total))
+            price.cost = float(price.exact.total)
             price.bound = min(price.bound, price.cost)
             self._pass_on(price)
 

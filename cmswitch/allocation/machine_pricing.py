@@ -133,8 +133,9 @@ class MachinePricer(Pricer):
             return
         if not should_stop():
             self.allocator.solutions[problem] = solution
-        price.allocation, price.exact = solution.allocation, solution.exact
-        price.cost = min(price.cost, math.inf if solution.exact is None else float(solution.exact.total))
+        if price.exact is None or (solution.exact is not None and solution.exact.total <= price.exact.total):
+            price.allocation, price.exact = solution.allocation, solution.exact
+        price.cost = math.inf if price.exact is None else float(price.exact.total)
         price.bound = min(price.bound, price.cost)
         self._pass_on(price)
         price.solved, price.problem = True, None

@@ -85,12 +85,13 @@ class Outcome:
 
 @dataclass
 class Price:
-    """What a segment costs: ``bound`` <= optimum <= ``cost`` (cycles; infinite: not known); once ``solved``, also an allocation.
+    """What a segment costs: ``bound`` <= optimum <= ``cost`` (cycles; infinite: not known).
 
-    Before that ``cost`` may be known from narrower limits or from more tensors kept. ``representative`` is the first segment of
-    this content that was met: (first cell, last cell, kept tensors; None: relaxed, a bound on the segment whatever is kept).
-    ``bound`` includes that of the segment's own flow if ``by_flow``, and the first ``tightenings`` of the others; ``tight``: only
-    solving raises it further. ``problem`` is the program, while it may be needed again.
+    Once ``solved``, ``cost`` is that of an allocation; before, it may be known from narrower limits or from more tensors kept.
+    ``representative`` is the first segment of this content that was met: (first cell, last cell, kept tensors; None: relaxed, a
+    bound on the segment whatever is kept). ``bound`` includes that of the segment's own flow if ``by_flow``, and the first
+    ``tightenings`` of the others; ``tight``: only solving raises it further. ``problem`` is the program, while it may be needed
+    again.
     """
 
     representative: tuple[int, int, Kept | None]

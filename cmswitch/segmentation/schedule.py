@@ -20,14 +20,13 @@ from cmswitch.segmentation.switching import cheapest_modes, needs, switch_cycles
 class Found:
     """A plan and how good it is: ``bound`` <= every plan of the space <= ``cost`` of this one, in cycles.
 
-    ``path`` is what it was made of, and ``path_cost`` its cycles in floating point.
+    ``path`` is what it was made of.
     """
 
     plan: Plan
     cost: Fraction
     bound: float
     path: Path
-    path_cost: float
     workload: Workload
 
     def with_bound(self, bound: float) -> Found:
@@ -86,7 +85,7 @@ def find_plan(
     def search_of(graph: Graph, realise: Realise) -> Search:
         return Search(graph, gap, space.least_switches, realise, should_stop, on_progress, preferred)
 
-    best = (known.path, known.path_cost) if known else None
+    best = (known.path, float(known.cost)) if known else None
     for outer in (wider, space) if wider else (space,):
         if best is None or space.bound < best[1] * (1 - gap):
             outer.cuts.tighten(should_stop)
@@ -110,7 +109,7 @@ def find_plan(
         plan = replace(known.plan, schedule=schedule, memory_limit=pricer.limits.memory)
         return replace(known, plan=plan).with_bound(space.bound)
     plan, exact = plan_of(schedule, pricer, path, space.bound)
-    return Found(plan, exact, min(space.bound, float(exact)), path, cost, pricer.workload)
+    return Found(plan, exact, min(space.bound, float(exact)), path, pricer.workload)
 
 
 class _Plans:
@@ -165,12 +164,7 @@ def _bound_cycles(bound: float) -> int:
     return math.ceil(bound * (1 - ROUNDING) - 1e-6)
 
 
-def plan_of(
-    schedule: str,
-    pricer: Pricer,
-    path: Path,
-    bound: float,
-) -> tuple[Plan, Fraction]:
+def plan_of(schedule: str, pricer: Pricer, path: Path, bound: float) -> tuple[Plan, Fraction]:
     """The plan that carries out a ``path`` of solved segments, and its exact cycles."""
     workload, limits = pricer.workload, pricer.limits
     chip, network = workload.chip, workload.network
