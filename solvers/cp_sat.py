@@ -21,7 +21,8 @@ class CpSat:
 
     Integers are searched by CP-SAT; the continuous variables take, for the integers found, their best values by linear
     programming. With continuous variables the bound allows for rounding (:mod:`solvers.scaling`), and a gap that is smaller than
-    that ends with termination ``precision``.
+    that ends with termination ``precision``. CP-SAT's presolve is off unless ``cp_model_presolve`` is given: with it OR-Tools
+    9.15 calls solutions optimal that are not (or-tools issue 5293).
     """
 
     lacks: frozenset[Feature] = frozenset()
@@ -92,6 +93,7 @@ def _parameters(settings: Settings) -> Any:
     parameters.relative_gap_limit = settings.gap
     parameters.log_search_progress = True
     parameters.log_to_stdout = False
+    parameters.cp_model_presolve = False  # that of OR-Tools 9.15 cuts off optima of correct programs
     if settings.time_limit is not None:
         parameters.max_time_in_seconds = settings.time_limit
     known = [name for name in dir(parameters) if name.islower() and not name.startswith("_")]
