@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import signal
 import sys
 import threading
@@ -65,6 +67,9 @@ class StepBar(_Bar):
             bar.update(done - bar.n)
 
 
+STOPPING = "cmswitch: stopping with the best plan so far; the next Ctrl-C ends it without one"
+
+
 class Interruption:
     """While active, the first Ctrl-C or SIGTERM asks the compiler to stop with what it has; the second one ends it at once.
 
@@ -87,6 +92,8 @@ class Interruption:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._number = number
+        with contextlib.suppress(OSError):  # stderr may be closed
+            os.write(2, f"\n{STOPPING}\n".encode())  # not print, which may be what was interrupted
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

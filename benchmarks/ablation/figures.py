@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from statistics import median
@@ -14,6 +15,8 @@ from benchmarks.settings import average
 
 TARGETS = {"1-3": 0.1, "4-7": 0.5, "8-12": 3.0}
 """Median CPU seconds that the default pair is to take, build included."""
+NOISE = 1 / 3
+"""Relative; CPU seconds on shared cores vary by as much from run to run."""
 FACTORS = tuple(2.0**k for k in range(13))
 PAPER = "literal"
 BESIDE = ("default", "throughput", PAPER)
@@ -28,7 +31,7 @@ def summarize(rows: Rows, default: str) -> dict[str, Any]:
     return {
         "default": default,
         "targets": [_target(found, size, default) for size in SIZES],
-        "recommendation": recommend(rows),
+        "recommendation": recommend(rows, default),
         "profiles": {model: profiles(rows, model) for model in _models(rows)},
         "disagreements": disagreements(found),
         "missing": len(rows) - len(found),
@@ -117,15 +120,20 @@ def profiles(rows: Rows, model: str) -> dict[str, list[float]]:
     return {pair: [sum(r <= f for r in own) / len(groups) for f in FACTORS] for pair, own in ratios.items()}
 
 
-def recommend(rows: Rows) -> dict[str, dict[str, str]]:
-    """By cost model and size: of the pairs that solve most segments the one that takes the least CPU time on all of them."""
+def recommend(rows: Rows, default: str) -> dict[str, dict[str, str]]:
+    """By cost model and size: of the pairs that solve most segments the one that takes the least CPU time on all of them, or the
+    ``default`` pair if it solves as many in a time that does not differ by more than ``NOISE``."""
     advice: dict[str, dict[str, str]] = {}
     for model in _models(rows):
         for size in SIZES:
             groups = _of_size(compared(rows, model), size)
             if groups:
                 ranks = {pair: _rank([own[pair] for own in groups]) for pair in groups[0]}
-                advice.setdefault(model, {})[size] = min(ranks, key=ranks.__getitem__)
+                best = min(ranks, key=ranks.__getitem__)
+                solved, seconds = ranks[best]
+                own = ranks.get(default, (0, math.inf))
+                equal = own[0] == solved and own[1] <= seconds * (1 + NOISE)
+                advice.setdefault(model, {})[size] = default if equal else best
     return advice
 
 

@@ -77,7 +77,11 @@ def test_profiles_and_recommendation() -> None:
     assert found["column:scip"] == [0.5] * len(FACTORS)
     assert found["option:scip"][0] == 0.5 and found["option:scip"][-1] == 1.0
     assert found["option:highs"][:2] == [0.0, 0.5]
-    assert recommend(rows) == {"machine": {"1-3": "option:scip"}}
+    assert recommend(rows, "default:auto") == {"machine": {"1-3": "option:scip"}}
+    assert recommend(rows, "option:highs") == {"machine": {"1-3": "option:highs"}}  # 5 s are no more than 4.5
+    slower = [*rows, line("option:highs", "d", 5.0), line("option:scip", "d", 2.5), line("column:scip", "d", 0.1)]
+    assert recommend(slower, "option:highs") == {"machine": {"1-3": "option:scip"}}
+    assert recommend(rows, "column:scip") == {"machine": {"1-3": "option:scip"}}  # solves less
 
 
 def test_what_was_not_reached_is_missing_and_the_rest_is_told() -> None:
@@ -154,7 +158,7 @@ def test_the_default_follows_the_recorded_recommendation() -> None:
     assert found["parameters"]["default"] == default_settings()
     summary = found["summary"]
     assert (summary["default"], summary["disagreements"]) == (DEFAULT.name, [])
-    assert summary["recommendation"] == recommend(found["rows"])
+    assert summary["recommendation"] == recommend(found["rows"], DEFAULT.name)
     advice = summary["recommendation"]["machine"]
     assert set(advice) == set(SIZES)
     for size, counts in SIZES.items():

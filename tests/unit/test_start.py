@@ -73,6 +73,7 @@ def test_a_signal_while_solving_keeps_the_best_plan(tmp_path: Path, number: sign
     out, err = process.communicate(timeout=120)
     assert process.returncode == code
     assert "Traceback" not in err
+    assert "stopping with the best plan so far; the next Ctrl-C ends it without one" in err
     assert "this is the best plan so far" in err
     assert "stopped by interrupted" in out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(SOLVE_FILES)
