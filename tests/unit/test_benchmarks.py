@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def test_compile_time_of_a_tiny_network(tiny: str) -> None:
     seconds = {name: row[f"{name}_seconds"] for name in compile_time.ACTIVITIES}
     assert all(isinstance(value, float) for value in seconds.values())
     assert float(str(row["cpu_seconds"])) > float(str(seconds["total"]))
-    assert 20 < float(str(row["peak_mb"])) < 500
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # by this process, which counts for its child
+    assert 20 < float(str(row["peak_mb"])) < held + 500
     assert row["termination"] in ("optimal", "gap")
 
 
