@@ -46,7 +46,7 @@ the objective is in cycles.
 
 from __future__ import annotations
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import chosen, start_at
 from formulations.copies import OptionCopies

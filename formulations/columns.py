@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, Terms, add_rows, choices, chosen, linear, one_each
 from formulations.schedule import PlacedLoads, add_room, add_schedule, declare_schedule

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import chosen, envelope
 from formulations.copies import Cycles, Piece, PiecewiseCopies, whole_copies

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, Terms, at_least, choices, envelope, linear, one_each, require_solution
 from formulations.segment import SegmentProblem, StageData

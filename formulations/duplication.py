@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, add_rows, capacity, choices, chosen, linear, makespan, one_each, shared, time_unit
 from formulations.stagetime import ceil_div

@@ -34,7 +34,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, add_rows, capacity, has_solution, linear, require_solution, shared, start_at
 from formulations.duplication import (

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, add_rows, require_solution
 from formulations.eq10 import Eq10Allocation, Eq10Cost, Eq10Problem

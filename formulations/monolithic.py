@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 from pyomo.repn import generate_standard_repn
 
 from formulations.allocation import build_segment_allocation, read_segment_allocation

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, Terms, add_rows, after, at_least, capacity, linear, makespan, shared
 from formulations.pipeline import pipeline, saturation

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from formulations.blocks import Expr, add_rows, require_solution
 from formulations.eq10 import Eq10Allocation, Eq10Cost, Eq10Problem, evaluate_eq10

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class ExactModes:
         if price.exact is None:
             curve.solved[:] |= unrestricted
             return
-        compute, memory = needs(replace(edge, price=price))
+        compute, memory = needs(edge._replace(price=price))
         for kappa in range(compute, min(self.size, self.chip.arrays - memory + 1)):
             if price.cost < curve.cost[kappa]:
                 curve.cost[kappa] = price.cost
@@ -150,7 +150,7 @@ class ExactModes:
         while node in incoming:
             edge, before, _ = min(incoming[node], key=lambda item: float(item[2][kappa]))
             price = edge.price if by_bound else self._curve(edge).prices[kappa]
-            edges.append(replace(edge, price=price))
+            edges.append(edge._replace(price=price))
             modes.append(kappa)
             kappa = int((before + self.switch[:, kappa]).argmin())
             node = edge.source

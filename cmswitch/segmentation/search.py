@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cmswitch.allocation.pricing import Kept, Price, Pricer
 from cmswitch.allocation.segment import Home, Place, home_of
@@ -26,16 +26,14 @@ MOST_KEPT_SETS = 243
 in the gap: the bound is then that of the search over cuts."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A cut before cell ``cut``, and the tensors kept across it."""
 
     cut: int
     kept: Kept
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """A segment between two nodes; ``resident`` are the tensors kept during it, which hold ``kept_arrays`` arrays."""
 
     source: Node
@@ -193,19 +191,17 @@ class KeptGraph:
     def __init__(self, cuts: CutGraph) -> None:
         self.capped = False
         self.pricer, self.ahead, self._cuts, self._homes = cuts.pricer, cuts.ahead, cuts, cuts.pricer.homes
-        self._edges: dict[tuple[Node, int], tuple[Edge, ...]] = {}
+        self._edges: dict[Node, dict[int, tuple[Edge, ...]]] = {}
 
     def edges(self, node: Node, reached: float, cutoff: float) -> Iterator[Edge]:
         """See :class:`Graph`."""
-        for cut_edge in self._cuts.edges(Node(node.cut, ()), reached, cutoff):
+        own = self._edges.setdefault(node, {})
+        for cut_edge in self._cuts.edges(node, reached, cutoff):
             last = cut_edge.target.cut
-            key = (node, last)
-            if key not in self._edges:
-                self._edges[key] = tuple(
-                    edge_keeping(self.pricer, node, last, new) for new in self._new_kept(node, last)
-                )
+            if last not in own:
+                own[last] = tuple(edge_keeping(self.pricer, node, last, new) for new in self._new_kept(node, last))
             room = cutoff - reached - self.ahead[last]
-            for edge in self._edges[key]:
+            for edge in own[last]:
                 if edge.price.bound < room:
                     yield edge
 
@@ -302,7 +298,10 @@ class Search:
                 considered += len(edges)
                 for edge in edges:
                     price = edge.price
-                    there = labels[edge.target.cut].setdefault(edge.target, Label())
+                    reached = labels[edge.target.cut]
+                    there = reached.get(edge.target)
+                    if there is None:
+                        there = reached[edge.target] = Label()
                     bound = label.bound + price.bound
                     if bound < there.bound:
                         there.bound, there.bound_edge = bound, edge

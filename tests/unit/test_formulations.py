@@ -217,3 +217,9 @@ def test_import_is_light() -> None:
     )
     with pytest.raises(ImportError, match="nothing_like_it"):
         from formulations import nothing_like_it  # noqa: F401
+
+
+def test_building_a_program_loads_no_plugins() -> None:
+    code = "import sys; from formulations import build_segment_allocation; print('pyomo.environ' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
