@@ -19,7 +19,9 @@ from benchmarks.ablation import command as ablation
 from benchmarks.fuzz import command as fuzz
 from benchmarks.networks import UsageError
 from benchmarks.settings import Outcome, Settings
+from cmswitch.errors import InputError
 from cmswitch.options import seconds
+from cmswitch.output import OutputFolder
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         given.out = given.out or _records(given, parser.parse_args([given.name]))
+        OutputFolder(given.out, ())  # before the work: a run may take an hour
         return COMMANDS[given.name].run(given) if given.name in COMMANDS else _measure(given)
-    except (UsageError, hw.ChipError, FileExistsError, PermissionError) as error:
+    except (UsageError, InputError, hw.ChipError) as error:
         parser.error(str(error))
 
 
@@ -147,7 +150,7 @@ def _measure(given: argparse.Namespace) -> int:
         time_limit=given.time_limit or (QUICK_TIME_LIMIT if given.quick else TIME_LIMIT),
         quick=given.quick,
     )
-    given.out.mkdir(parents=True, exist_ok=True)  # before the work: a run may take an hour
+    given.out.mkdir(parents=True, exist_ok=True)
     outcome = chosen.run(settings)
     outcome = replace(outcome, parameters={**settings.parameters, **outcome.parameters})
     return outcome.publish(given.out, given.name, settings.seed)

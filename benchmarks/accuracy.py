@@ -138,7 +138,7 @@ def judge(compiled: Mapping[str, Compiled], again: Answer | None) -> dict[str, o
         "worst_segment_error": max(by_segment, key=abs, default=0.0),
         "all_compute_simulated_cycles": compute.simulated_cycles,
         "speedup": compute.simulated_cycles / dual.simulated_cycles,
-        "fallback": "yes" if dual.schedule_used != "dual-mode" else "no",
+        "fallback": "yes" if dual.fallback else "no",
         "violations": [*(dual.violations or ()), *(compute.violations or ())],
         "identical": identical,
         "plan_sha256": dual.plan_sha256,

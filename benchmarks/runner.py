@@ -121,7 +121,10 @@ class SegmentCycles:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of one compilation. ``violations``: rules that the plan checker found broken (None: not asked)."""
+    """The result of one compilation. ``violations``: rules that the plan checker found broken (None: not asked).
+
+    ``fallback``: simulation chose the plan of another schedule, whose name is ``schedule_used``.
+    """
 
     schedule: str
     schedule_used: str
@@ -135,6 +138,7 @@ class Compiled:
     segments: tuple[SegmentCycles, ...]
     plan_sha256: str
     program_sha256: str
+    fallback: bool = False
     violations: tuple[str, ...] | None = None
 
     @property

@@ -39,6 +39,7 @@ def _compile(job: Job, network: Network, chip: hw.Chip, schedule: str) -> Compil
     return Compiled(
         schedule=schedule,
         schedule_used=result.schedule_used,
+        fallback=chip.modes.switchable and result.schedule_used != schedule,
         termination=report.solve.termination,
         gap=result.certificate.gap,
         predicted_cycles=result.certificate.objective_cycles,

@@ -243,7 +243,13 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="store_true",
         help="no weight writes during the previous segment (this version never makes any)",
     )
-    add("--time-limit", type=opt.seconds, metavar="S", help="stop after S seconds with the best plan and its gap")
+    add(
+        "--time-limit",
+        type=opt.seconds,
+        metavar="S",
+        help="search for S seconds, then return the best plan and its gap; on top comes what the search does not cover "
+        "(reading the network, lowering, simulation), and the rest of a first plan that takes longer",
+    )
     add("--gap", type=opt.relative_gap, default=1e-3, metavar="G", help="stop at this relative gap (default: 0.001)")
     add(
         "--threads",
@@ -276,7 +282,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     add = verify.add_argument
     add("--schedule", type=opt.choice(opt.SCHEDULES), default="dual-mode", metavar="|".join(opt.SCHEDULES))
     add("--gap", type=opt.relative_gap, default=0.05, metavar="G", help="gap of the plan (default: 0.05)")
-    add("--time-limit", type=opt.seconds, metavar="S", help="stop searching for a plan after S seconds")
+    add("--time-limit", type=opt.seconds, metavar="S", help="search for a plan for S seconds at most, as for solve")
     add("--inputs", metavar="FILE", type=Path, help="an .npz with an array for each network input (default: generated)")
     add("--seed", type=opt.whole_number(0, opt.LARGEST_SEED), default=0, metavar="N", help="of generated numbers")
     add(

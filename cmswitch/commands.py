@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import logging
+import os
 import platform
 import sys
 import time
@@ -25,9 +26,11 @@ from cmswitch.version import __version__
 if TYPE_CHECKING:
     from cmswitch.graph.network import Network
     from cmswitch.pipeline import Result
+    from cmswitch.program.program import Program
+    from cmswitch.segmentation.plan import Plan
     from hw import Chip
 
-SOLVE_FILES = ("plan.json", "program.mop", "report.json", "trace.json")
+SOLVE_FILES = PLAN, PROGRAM, REPORT, TRACE = ("plan.json", "program.mop", "report.json", "trace.json")
 EXIT_DONE, EXIT_FAILED_CHECK = 0, 1
 _DECIDING_PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx")
 
@@ -49,7 +52,9 @@ def solve(options: SolveOptions) -> int:
     given = [Path(name) for name in (options.network.model, options.chip) if Path(name).is_file()]
     folder = OutputFolder(options.out, SOLVE_FILES, given) if options.out else None
     chip = load_chip(options.chip)
-    network = load_network(options.network)
+    with ProgressBar(shown=not options.quiet) as progress:
+        progress.announce(f"reading {options.network.model}")
+        network = load_network(options.network)
     log.info("network %s: %d operators", network.name, len(network.operators))
 
     from cmswitch import pipeline
@@ -167,24 +172,19 @@ def load_network(options: ModelOptions) -> Network:
 
 def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> int:
     """Execute a program file on the timing simulator and print what it measured."""
-    folder = OutputFolder(out, ("trace.json",), [program]) if out else None
+    folder = OutputFolder(out, (TRACE,), [program]) if out else None
     chip = load_chip(chip_name)
-    text = _read_text(program)
+    text = _read_text(program, PROGRAM)
 
     from cmswitch import simulator
     from cmswitch.program.text import parse_program
 
-    with _naming(program):
+    with _naming(program, PROGRAM):
         parsed = parse_program(text)
-    if parsed.chip_sha256 != chip.sha256:
-        raise InputError(
-            f"{program}: compiled for chip '{parsed.chip}' of sha256 {parsed.chip_sha256[:12]}, but --hw {chip_name} describes "
-            f"'{chip.name}' of sha256 {chip.sha256[:12]}; give the description that it was compiled for, as it was then"
-            f"{_recorded_chip(program)}, or compile the network again with `cmswitch solve MODEL --hw {chip_name} --out DIR`"
-        )
+    _require_chip(program, parsed, chip, chip_name)
     timing = simulator.simulate(parsed, chip, trace=folder is not None)
     if folder is not None:
-        folder.write({"trace.json": json.dumps(timing.trace)})
+        folder.write({TRACE: json.dumps(timing.trace)})
     if as_json:
         measured = dataclasses.asdict(dataclasses.replace(timing, trace=None))
         del measured["trace"]
@@ -195,13 +195,23 @@ def simulate(program: Path, chip_name: str, out: Path | None, as_json: bool) -> 
     return EXIT_DONE
 
 
-def _recorded_chip(program: Path) -> str:
-    """What the report beside a program says that its chip was; empty if there is none."""
+def _require_chip(path: Path, compiled: Plan | Program, chip: Chip, chip_name: str) -> None:
+    """Raise InputError if the plan or program at ``path`` is not for ``chip``, which ``chip_name`` describes."""
+    if compiled.chip_sha256 != chip.sha256:
+        raise InputError(
+            f"{path}: compiled for chip '{compiled.chip}' of sha256 {compiled.chip_sha256[:12]}, but --hw {chip_name} describes "
+            f"'{chip.name}' of sha256 {chip.sha256[:12]}; give the description that it was compiled for, as it was then"
+            f"{_recorded_chip(path)}, or compile the network again with `cmswitch solve MODEL --hw {chip_name} --out DIR`"
+        )
+
+
+def _recorded_chip(path: Path) -> str:
+    """What the report beside a plan or program says that its chip was; empty if there is none."""
     from cmswitch.report import read_origin
 
-    recorded = program.parent / "report.json"
+    recorded = path.parent / REPORT
     try:
-        return f" ({recorded} says --hw {read_origin(_read_text(recorded), str(recorded))[1]})"
+        return f" ({recorded} says --hw {read_origin(_read_text(recorded, REPORT), str(recorded))[1]})"
     except InputError:
         return ""
 
@@ -209,26 +219,34 @@ def _recorded_chip(program: Path) -> str:
 def check(plan: Path, model: ModelOptions | None, chip_name: str | None, as_json: bool) -> int:
     """Recompute every constraint and cost of a plan file. Returns 0 if all hold and 1, with a line for each, if not.
 
-    ``model`` and ``chip_name`` default to what ``report.json`` in the plan's folder says.
+    ``model`` and ``chip_name`` default to what ``report.json`` in the plan's folder says. Raises InputError if the plan is for
+    another network or chip.
     """
     from cmswitch.report import read_origin
 
-    text = _read_text(plan)
-    recorded = plan.parent / "report.json"
+    text = _read_text(plan, PLAN)
+    recorded = plan.parent / REPORT
     if model is None or chip_name is None:
         if not recorded.is_file():
             raise InputError(
                 f"{plan}: there is no report.json beside it that names its network and chip; give --model and --hw"
             )
-        recorded_model, recorded_chip = read_origin(_read_text(recorded), str(recorded))
+        recorded_model, recorded_chip = read_origin(_read_text(recorded, REPORT), str(recorded))
         model, chip_name = model or recorded_model, chip_name or recorded_chip
     chip = load_chip(chip_name)
 
     from cmswitch.checker import check_plan, load_plan
 
-    with _naming(plan):
+    with _naming(plan, PLAN):
         parsed = load_plan(text)
-    found = check_plan(parsed, load_network(model), chip)
+    _require_chip(plan, parsed, chip, chip_name)
+    network = load_network(model)
+    if parsed.network != network.name:
+        raise InputError(
+            f"{plan}: compiled from network '{parsed.network}', not '{network.name}'; give --model the file or zoo:NAME it "
+            "was compiled from"
+        )
+    found = check_plan(parsed, network, chip)
     violations = [str(violation) for violation in found.violations]
     if as_json:
         print(json.dumps({"plan": str(plan), "passed": not violations, "violations": violations}, indent=2))
@@ -250,7 +268,9 @@ def verify(options: VerifyOptions) -> int:
     from cmswitch.verification.numeric import Numeric
     from cmswitch.verification.verify import Settings, verify
 
-    numeric = Numeric(options.network, options.seed)
+    with ProgressBar(shown=not options.quiet) as progress:
+        progress.announce(f"reading {options.network.model}")
+        numeric = Numeric(options.network, options.seed)
     log.info("network %s: %d operators", numeric.network.name, len(numeric.network.operators))
     chosen = pipeline.Options(schedule=options.schedule, gap=options.gap, time_limit=options.time_limit)
     with ProgressBar(shown=not options.quiet) as progress:
@@ -308,18 +328,25 @@ def print_chip_schema() -> int:
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Put the file's name in front of the message of an InputError about its text."""
+def _naming(path: Path, name: str) -> Iterator[None]:
+    """Put the file's name in front of the message of an InputError about its text. See :func:`_instead` for ``name``."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}{_instead(path, name)}") from error
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+        raise InputError(f"{path}: not a text file (byte {error.start} is not UTF-8){_instead(path, name)}") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror}") from error
+        hint = _instead(path, name) or f"; `cmswitch solve MODEL --hw CHIP --out DIR` writes DIR/{name}"
+        raise InputError(f"{path}: cannot read: {error.strerror}{hint}") from error
+
+
+def _instead(path: Path, name: str) -> str:
+    """The file ``name`` of ``cmswitch solve`` in or beside ``path``, to give instead of it; empty if there is none."""
+    other = (path if os.path.isdir(path) else path.parent) / name
+    return f"; give {other} instead" if other != path and os.path.isfile(other) else ""

@@ -18,9 +18,10 @@ def nodes_by_place(network: Network) -> dict[str, int]:
     return {place: len(nodes) for place, nodes in network.places.items()}
 
 
-def nodes_in_words(nodes: int, by_place: Mapping[str, int]) -> str:
-    """The nodes of a file and where they run."""
-    return f"{quantity(nodes, 'node')} ({', '.join(f'{place}: {count}' for place, count in by_place.items())})"
+def network_in_words(nodes: int, by_place: Mapping[str, int], macs: int, weights: int) -> str:
+    """The nodes of a file and where they run, MACs, and constant weights (elements)."""
+    places = ", ".join(f"{place}: {count}" for place, count in by_place.items())
+    return f"{quantity(nodes, 'node')} ({places}); {quantity(macs, 'MAC')}, {quantity(weights, 'weight')}"
 
 
 def network_json(network: Network) -> str:
@@ -47,8 +48,8 @@ def network_json(network: Network) -> str:
 def network_table(network: Network) -> str:
     """How much runs where, then one line per operator, then the nodes that run on the host."""
     lines = [
-        f"{network.name}: {nodes_in_words(network.node_count, nodes_by_place(network))}; {network.macs:,} MACs, "
-        + quantity(network.weight_elements, "weight"),
+        f"{network.name}: "
+        + network_in_words(network.node_count, nodes_by_place(network), network.macs, network.weight_elements),
         f"{'rows M':>9} {'inner N':>9} {'columns K':>9} {'groups G':>9} {'MACs':>16}  operator + fused vector operators",
         *(_row(operator) for operator in network.operators),
         *(f"  host: {node}" for node in network.host_nodes),

@@ -81,7 +81,8 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Result:
-    """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation.
+    """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation, and where
+    arrays cannot switch: there every schedule is ``all-compute``.
 
     ``seconds`` is CPU time by activity; ``seconds_elsewhere`` is what solvers in other processes took of it.
     """
@@ -113,7 +114,10 @@ def compile_network(
         InfeasibleError: the chip cannot hold some operator.
         SolverError: a solver is missing or failed.
     """
-    return _Compilation(network, chip, options or Options(), progress, should_stop).result()
+    options = options or Options()
+    if progress:
+        progress(options.schedule, math.inf, 0.0)
+    return _Compilation(network, chip, options, progress, should_stop).result()
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,9 @@ class _Compilation:
     def result(self) -> Result:
         """Search, execute, certify."""
         used = self.options.schedule
-        if used == "static" or not self.chip.modes.switchable:
+        if not self.chip.modes.switchable:
+            done, used = self._execute(self._search(used)), "all-compute"
+        elif used == "static":
             done = self._execute(self._search(used))
         else:
             done, used = self._switching(used)

@@ -44,6 +44,12 @@ class ProgressBar(_Bar):
     Call it as ``bar(activity, best, bound)``: cycles of the best plan so far (infinite: none yet) and the proven lower bound.
     """
 
+    def announce(self, activity: str) -> None:
+        """Show what is done before there is a search."""
+        bar = self._drawn(1.0, "{postfix}")
+        if bar is not None:
+            bar.set_description(activity)
+
     def __call__(self, activity: str, best: float, bound: float) -> None:
         """Show the state of the search."""
         bar = self._drawn(1.0, "{postfix}")

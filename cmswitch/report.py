@@ -14,7 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from cmswitch.errors import InputError
-from cmswitch.listing import nodes_by_place, nodes_in_words
+from cmswitch.listing import network_in_words, nodes_by_place
 from cmswitch.naming import quantity
 from cmswitch.options import ModelOptions
 
@@ -33,13 +33,14 @@ of an optimum says little about what the chip does."""
 @dataclass(frozen=True)
 class ModelSection:
     """The network; ``nodes`` counts those of the file after binding, ``nodes_by_place`` those that run, ``macs`` are those of
-    matrix products, on arrays all of them."""
+    matrix products, on arrays all of them. ``weight_bytes`` are those of the constant weights in main memory."""
 
     name: str
     nodes: int
     nodes_by_place: dict[str, int]
     cim_operators: int
     macs: int
+    weight_elements: int
     weight_bytes: int
 
 
@@ -212,6 +213,7 @@ def build_report(
             nodes_by_place=nodes_by_place(network),
             cim_operators=sum(o.product is not None for o in network.operators),
             macs=network.macs,
+            weight_elements=network.weight_elements,
             weight_bytes=network.weight_bytes(chip.precision.weight_bits),
         ),
         chip=ChipSection(chip.name, chip.arrays, float(chip.clock_mhz), chip.sha256),
@@ -303,8 +305,8 @@ def summary(report: Report) -> str:
     state = solve.status if solve.status == solve.termination else f"{solve.status}, stopped by {solve.termination}"
     bound = "" if solve.bound_cycles is None else f"   no plan is predicted below {solve.bound_cycles:,}"
     lines = [
-        f"model      {model.name}: {nodes_in_words(model.nodes, model.nodes_by_place)}; {model.macs:,} MACs, "
-        f"{model.weight_bytes:,} weight bytes",
+        f"model      {model.name}: {network_in_words(model.nodes, model.nodes_by_place, model.macs, model.weight_elements)} "
+        f"of {quantity(model.weight_bytes, 'byte')}",
         f"chip       {chip.name}: {quantity(chip.arrays, 'array')} at {chip.clock_mhz:g} MHz",
         f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
         f"{quantity(solve.programs_solved, 'program')} solved; {solve.seconds['total']:.1f} CPU s in all",

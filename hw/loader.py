@@ -49,7 +49,7 @@ def load_chip(name_or_path: str | Path) -> Chip:
 def _load(path: Path, label: str) -> Chip:
     try:
         if path.is_dir():
-            raise ChipError([f"{label}: expected a YAML file, got a directory"])
+            raise ChipError([f"{label}: expected a YAML file, got a directory; presets: {', '.join(preset_names())}"])
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
     except FileNotFoundError:

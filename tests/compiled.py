@@ -45,3 +45,8 @@ def sources(nodes: Iterable[str]) -> set[str]:
 def on_arrays(network: Network) -> set[str]:
     """The nodes of the file whose products run on the arrays."""
     return sources(operator.nodes[0] for operator in network.operators if operator.product)
+
+
+def off_arrays(network: Network) -> set[str]:
+    """The nodes on the vector unit, of data movement and of metadata that neither arrays nor host have a part in."""
+    return set[str]().union(*network.places.values()) - network.places["arrays"] - set(network.host_nodes)

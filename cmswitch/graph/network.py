@@ -149,15 +149,13 @@ class Tensor:
 class Network:
     """Operators in topological order and the tensors between them.
 
-    ``node_count`` counts the ONNX nodes of the file and its subgraphs; ``host_nodes`` name those that the host has a part in,
-    ``vector_nodes`` the others that are no matrix product (``places`` tells work from data movement and metadata).
+    ``node_count`` counts the ONNX nodes of the file and its subgraphs; ``host_nodes`` name those that the host has a part in.
     """
 
     name: str
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
     node_count: int
-    vector_nodes: tuple[str, ...] = ()
     host_nodes: tuple[str, ...] = ()
 
     @cached_property

@@ -55,7 +55,7 @@ def to_text(found: Verification, title: str, operators: bool) -> str:
     missing = [o for o in found.operators if o.status == "not executed"]
     lines += [f"not executed {o.name}: {o.reason}" for o in missing]
     if operators:
-        width = max((len(o.name) for o in found.operators), default=0)
+        width = max(map(len, ("operator", *(o.name for o in found.operators))))
         lines += ["", f"{'operator':{width}}  status        SQNR dB   max error  mean error"]
         lines += [_row(o, width) for o in found.operators]
     return "\n".join(lines) + "\n"

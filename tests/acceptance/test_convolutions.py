@@ -10,7 +10,7 @@ import pytest
 from cmswitch.cli import main
 from cmswitch.errors import InputError
 from cmswitch.graph import MatrixProduct, Network
-from tests.compiled import compiled, on_arrays
+from tests.compiled import compiled, off_arrays, on_arrays
 from tests.sketch import Sketch
 
 
@@ -25,7 +25,7 @@ def only(network: Network) -> MatrixProduct:
     """The product of a network of one operator on the arrays, with nothing on the vector unit or the host."""
     (operator,) = network.operators
     assert operator.product is not None
-    assert (on_arrays(network), network.vector_nodes, network.host_nodes) == ({operator.nodes[0]}, (), ())
+    assert (on_arrays(network), off_arrays(network), network.host_nodes) == ({operator.nodes[0]}, set(), ())
     return operator.product
 
 
@@ -119,11 +119,11 @@ def test_normalisation_is_folded_into_a_convolution_that_nothing_else_reads(tmp_
 
     alone, one = sketch().load("conv"), sketch("normalise").load("normal")
     assert one.operators[0].nodes == ("conv", "normal")
-    assert (one.vector_nodes, one.host_nodes) == ((), ())
+    assert (off_arrays(one), one.host_nodes) == (set(), ())
     assert compiled(one).certificate.objective_cycles == compiled(alone).certificate.objective_cycles
 
     two, without = sketch("normalise", "add").load("sum"), sketch("add").load("sum")
-    assert (two.vector_nodes, two.host_nodes) == (("normal", "sum"), ())
+    assert (off_arrays(two), two.host_nodes) == ({"normal", "sum"}, ())
     assert [(v.node, v.elements) for v in two.operators[0].vector] == [("normal", 8 * 256), ("sum", 8 * 256)]
     assert one.macs == two.macs == 256 * 8 * 72
     assert compiled(two).certificate.objective_cycles > compiled(without).certificate.objective_cycles

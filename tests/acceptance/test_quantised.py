@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from cmswitch.errors import InputError
 from cmswitch.graph import Network
-from tests.compiled import compiled, on_arrays, sources
+from tests.compiled import compiled, off_arrays, on_arrays, sources
 from tests.sketch import Sketch
 
 UINT8 = int(TensorProto.UINT8)
@@ -66,7 +66,7 @@ def test_integers_from_floats_and_back(tmp_path: Path) -> None:
     assert products(network) == [(5, 64, 96, 1, "w")]
     assert network.macs == 5 * 64 * 96
     assert network.host_nodes == ()
-    assert {"quantise", "y"} <= sources(network.vector_nodes)
+    assert {"quantise", "y"} <= sources(off_arrays(network))
     compiled(network)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 
 import hw
+from cmswitch.segmentation.plan import Plan
 
 Run = Callable[..., tuple[int, str]]
 
@@ -37,6 +38,8 @@ def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("hello\n")
     (tmp_path / "empty.onnx").write_bytes(b"")
     (tmp_path / "folder.onnx").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "m.onnx").write_bytes(b"")
     advice = "give the path of an ONNX file or `zoo:NAME`"
     for name, message in {
         "cut.onnx": "cut.onnx: not an ONNX model, or cut off (60 bytes); export or copy it again",
@@ -44,6 +47,9 @@ def test_unreadable_models(refused: Run, tmp_path: Path) -> None:
         "empty.onnx": "empty.onnx: the file is empty; export or copy the model again",
         "folder.onnx": f"folder.onnx: cannot be read (Is a directory); {advice}",
         "absent.onnx": f"absent.onnx: cannot be read (No such file or directory); {advice}",
+        "full": f"full: cannot be read (Is a directory); {advice.replace(' or', ', as full/m.onnx, or')}",
+        "resnet18": f"resnet18: cannot be read (No such file or directory); {advice} (did you mean `zoo:resnet18`?)",
+        "d/Bert.onnx": f"d/Bert.onnx: cannot be read (No such file or directory); {advice} (did you mean `zoo:bert-large`?)",
         "whole.onnx": "whole.onnx: 2 dimensions without a size: batch, length; give `--dim batch=VALUE --dim length=VALUE`",
     }.items():
         assert refused("solve", name, "--hw", "dynaplasia", "--out", "o") == (2, f"cmswitch: error: {message}\n")
@@ -86,7 +92,7 @@ def test_data_outside_the_folder(refused: Run, tmp_path: Path) -> None:
 def test_unknown_names(refused: Run) -> None:
     code, err = refused("solve", "zoo:resnet81", "--hw", "dynaplasia")
     assert code == 2
-    assert err.startswith("cmswitch: error: zoo:resnet81: no such network; did you mean `zoo:resnet18`?")
+    assert err.startswith("cmswitch: error: zoo:resnet81: no such network (did you mean `zoo:resnet18`?); there are ")
     assert refused("solve", "zoo:resnet18", "--hw", "dynaplasa") == (
         2,
         "cmswitch: error: dynaplasa: no preset and no file of this name; nearest preset: dynaplasia; "
@@ -151,6 +157,43 @@ def test_a_program_for_another_chip(refused: Run, tmp_path: Path) -> None:
     )
 
 
+def test_what_a_plan_is_not_for(refused: Run, tmp_path: Path) -> None:
+    chip = hw.load_chip("prime")
+    plan = Plan("resnet18", "prime", chip.sha256, "all-compute", True, chip.arrays, 0, 1, 1, ())
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    chip_file(tmp_path / "mine.yaml", ("name:", "name: prime"))
+    mine = hw.load_chip(tmp_path / "mine.yaml")
+    assert refused("check", "plan.json", "--model", "zoo:resnet18", "--hw", "mine.yaml") == (
+        2,
+        f"cmswitch: error: plan.json: compiled for chip 'prime' of sha256 {chip.sha256[:12]}, but --hw mine.yaml describes "
+        f"'prime' of sha256 {mine.sha256[:12]}; give the description that it was compiled for, as it was then, or compile the "
+        "network again with `cmswitch solve MODEL --hw mine.yaml --out DIR`\n",
+    )
+    assert refused("check", "plan.json", "--model", "zoo:resnet50", "--hw", "prime") == (
+        2,
+        "cmswitch: error: plan.json: compiled from network 'resnet18', not 'resnet50'; give --model the file or zoo:NAME it was "
+        "compiled from\n",
+    )
+
+
+def test_one_result_in_place_of_another(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    check, simulate = ("check", "--model", "zoo:resnet18", "--hw", "prime"), ("simulate", "--hw", "prime")
+    writes = "`cmswitch solve MODEL --hw CHIP --out DIR` writes DIR/"
+    assert refused(*check, "out")[1] == f"cmswitch: error: out: cannot read: Is a directory; {writes}plan.json\n"
+    for name in ("plan.json", "program.mop"):
+        (tmp_path / "out" / name).write_text("nonsense\n")
+    for command, given, other in ((check, "program.mop", "plan.json"), (simulate, "plan.json", "program.mop")):
+        for path, problem in (
+            ("out", "cannot read: Is a directory"),
+            ("out/none", "cannot read: No such file or directory"),
+        ):
+            assert refused(*command, path) == (2, f"cmswitch: error: {path}: {problem}; give out/{other} instead\n")
+        code, err = refused(*command, f"out/{given}")
+        assert (code, err.endswith(f"; give out/{other} instead\n")) == (2, True)
+        assert "instead" not in refused(*command, f"out/{other}")[1]
+
+
 def test_programs_and_plans(refused: Run, tmp_path: Path) -> None:
     (tmp_path / "p").write_text("nonsense\n")
     (tmp_path / "b").write_bytes(b"\xff\xfe")
@@ -163,7 +206,8 @@ def test_programs_and_plans(refused: Run, tmp_path: Path) -> None:
     )
     assert refused("simulate", "none", "--hw", "prime") == (
         2,
-        "cmswitch: error: none: cannot read: No such file or directory\n",
+        "cmswitch: error: none: cannot read: No such file or directory; `cmswitch solve MODEL --hw CHIP --out DIR` writes "
+        "DIR/program.mop\n",
     )
     assert refused("check", "p") == (
         2,

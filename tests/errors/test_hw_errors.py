@@ -253,7 +253,7 @@ def test_missing_file() -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    assert refused(tmp_path) == f"{tmp_path}: expected a YAML file, got a directory"
+    assert refused(tmp_path) == f"{tmp_path}: expected a YAML file, got a directory; presets: dynaplasia, prime"
 
 
 def test_path_below_a_file(tmp_path: Path) -> None:

@@ -181,10 +181,10 @@ def test_network_of_constants(tmp_path: Path) -> None:
 
 def test_unknown_zoo_name() -> None:
     assert message("zoo:resnet-50") == (
-        "zoo:resnet-50: no such network; did you mean `zoo:resnet50`? "
-        "There are resnet18, resnet50, vgg16, mobilenet_v2, bert-large, vit-base"
+        "zoo:resnet-50: no such network (did you mean `zoo:resnet50`?); "
+        "there are resnet18, resnet50, vgg16, mobilenet_v2, bert-large, vit-base"
     )
-    assert message("zoo:xyz").startswith("zoo:xyz: no such network; There are")
+    assert message("zoo:xyz").startswith("zoo:xyz: no such network; there are")
 
 
 def test_zoo_network_without_a_sequence() -> None:

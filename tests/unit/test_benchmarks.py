@@ -303,3 +303,14 @@ def test_usage_errors(arguments: list[str], message: str, capsys: pytest.Capture
         main(arguments)
     assert leave.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["accuracy", "fuzz", "ablation"])
+def test_records_beneath_a_file(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SystemExit) as leave:
+        main([name, "--out", f"{file}/below"])
+    assert leave.value.code == 2
+    expected = f"error: --out {file}/below: '{file}' is a file, not a folder; choose another place\n"
+    assert capsys.readouterr().err.endswith(expected)

@@ -34,7 +34,6 @@ NETWORK = Network(
     ),
     tensors=(),
     node_count=2,
-    vector_nodes=("pool",),
 )
 SOLVE = ("solve", "zoo:tiny", "--hw", "dynaplasia")
 
@@ -106,7 +105,7 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     assert report["model"] == {
         "name": "tiny", "nodes": 2,
         "nodes_by_place": {"arrays": 1, "vector unit": 1, "data movement": 0, "metadata": 0, "host": 0},
-        "cim_operators": 1, "macs": 24, "weight_bytes": 6,
+        "cim_operators": 1, "macs": 24, "weight_elements": 6, "weight_bytes": 6,
     }  # fmt: skip
     assert report["latency"] == {
         "predicted_cycles": 99, "simulated_cycles": 100, "roofline_cycles": 50, "first_weight_write_cycles": 30,
@@ -133,14 +132,14 @@ def test_json_is_alone_on_stdout_and_follows_the_schema(fake: FakePipeline, caps
     assert os.listdir() == []
 
 
-def test_solve_and_inspect_count_nodes_in_the_same_words(
+def test_solve_and_inspect_describe_the_network_in_the_same_words(
     fake: FakePipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "tiny: 2 nodes (arrays: 1, vector unit: 1, data movement: 0, metadata: 0, host: 0); 24 MACs, 6 weight"
+    words = "tiny: 2 nodes (arrays: 1, vector unit: 1, data movement: 0, metadata: 0, host: 0); 24 MACs, 6 weights"
     assert cli.main([*SOLVE, "--quiet"]) == 0
-    assert capsys.readouterr().out.startswith(f"model      {words} bytes\n")
+    assert capsys.readouterr().out.startswith(f"model      {words} of 6 bytes\n")
     assert cli.main(["inspect", "zoo:tiny"]) == 0
-    assert capsys.readouterr().out.startswith(f"{words}s\n")
+    assert capsys.readouterr().out.startswith(f"{words}\n")
 
 
 def test_options_reach_the_compiler(fake: FakePipeline) -> None:

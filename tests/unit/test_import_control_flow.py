@@ -279,6 +279,18 @@ def test_a_condition_from_an_input_names_the_option_that_decides_it(tmp_path: Pa
         assert network.tensors[0].name == "x"
 
 
+def test_a_condition_from_an_input_of_many_numbers_is_not_decided_by_one(tmp_path: Path) -> None:
+    s = sketch(tmp_path)
+    s.input("x", 3, 4)
+    s.add("ReduceMax", "largest", typed_input(s, "mask", TensorProto.INT64, 1, 2), keepdims=0)
+    s.add("Equal", "c", "largest", s.ints("wanted", 1))
+    s.add("Squeeze", "scalar", "c")
+    choice(s, "scalar")
+    assert refusal(s, "If_0_out").endswith(
+        "its condition 'scalar' is computed at run time from 'mask'; make it a constant of the file"
+    )
+
+
 def test_a_condition_from_several_inputs_is_refused(tmp_path: Path) -> None:
     s = sketch(tmp_path)
     s.input("x", 3, 4)

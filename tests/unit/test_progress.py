@@ -21,6 +21,7 @@ def drive(stream: io.StringIO, shown: bool, monkeypatch: pytest.MonkeyPatch) -> 
     """What a bar writes for two states of a search."""
     monkeypatch.setattr(sys, "stderr", stream)
     with ProgressBar(shown) as bar:
+        bar.announce("reading m.onnx")
         bar("dual-mode", float("inf"), 10.0)
         bar("dual-mode", 1000.0, 990.0)
     return stream.getvalue()
@@ -28,6 +29,7 @@ def drive(stream: io.StringIO, shown: bool, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     text = drive(Terminal(), True, monkeypatch)
+    assert "reading m.onnx:" in text
     assert "no plan yet, bound 10 cycles" in text
     assert "best 1,000, gap 1.00 %, bound 990 cycles" in text
 

@@ -12,10 +12,12 @@ import pytest
 
 import hw
 from cmswitch.cli import main
+from cmswitch.functional.compare import Difference
 from cmswitch.functional.formats import Format
 from cmswitch.options import ModelOptions
 from cmswitch.verification.numeric import Numeric
-from cmswitch.verification.results import Verification
+from cmswitch.verification.report import to_text
+from cmswitch.verification.results import Checked, Verification
 from tests.numeric import Case, Drawing, compiled_case
 
 DYNAPLASIA = hw.load_chip("dynaplasia")
@@ -289,3 +291,13 @@ def test_inputs_that_cannot_be_read(model: str, tmp_path: Path, capsys: pytest.C
     for path in (tmp_path / "none.npz", Path(model)):
         assert main(["verify", model, "--hw", "dynaplasia", "--inputs", str(path)]) == 2
         assert "cannot be read as .npz" in capsys.readouterr().err
+
+
+def test_columns_stand_below_their_heads_whatever_the_names() -> None:
+    found = Difference(largest=0.5, mean=0.25, sqnr_db=12.5)
+    for name in ("y", "a-name-longer-than-its-head"):
+        verification = Verification((Checked(name, True, "exact", floats=found),), (), None, True, None)
+        head, row = to_text(verification, "title", operators=True).splitlines()[-2:]
+        for label, shown in (("SQNR dB", "12.5"), ("max error", "0.5"), ("mean error", "0.25")):
+            assert head.index(label) + len(label) == row.index(f" {shown}") + 1 + len(shown)
+        assert head.index("status") == row.index("exact")

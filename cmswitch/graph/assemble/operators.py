@@ -190,17 +190,9 @@ class Builder:
             self._operator(draft, number, made.get(position, [])) for position, draft in enumerate(drafts)
         )
         products = {draft.name for draft in self._drafts}
-        vector: dict[str, bool] = {}  # node -> whether the host has a part in it
-        for work in (work for draft in drafts for work in draft.vector if work.node not in products):
-            vector[work.node] = vector.get(work.node, False) or work.kind == HOST
-        return Network(
-            self._graph.name,
-            operators,
-            tensors,
-            self._graph.node_count,
-            vector_nodes=tuple(node for node, host in vector.items() if not host),
-            host_nodes=tuple(node for node, host in vector.items() if host),
-        )
+        on_host = dict.fromkeys(work.node for draft in drafts for work in draft.vector if work.kind == HOST)
+        host_nodes = tuple(node for node in on_host if node not in products)
+        return Network(self._graph.name, operators, tensors, self._graph.node_count, host_nodes)
 
     def _tensor(self, name: str, index: Mapping[int, int], is_output: bool) -> Tensor:
         owner = self._homes[name].owner

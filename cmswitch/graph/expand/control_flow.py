@@ -6,6 +6,7 @@ What a body computes from constants alone is written once for all iterations, so
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 import onnx
@@ -214,5 +215,7 @@ def _decided(node: Node, role: str, name: str) -> int:
         return int(value.data.item())
     sources = sorted(value.sources)
     origin = f" from {', '.join(map(repr, sources))}" if sources else ""
-    remedy = f"give `--value {sources[0]}=V`" if len(sources) == 1 else "make it a constant of the file"
+    shapes = [node.values[source].shape for source in sources]
+    one_number = len(sources) == 1 and shapes[0] is not None and prod(shapes[0]) == 1
+    remedy = f"give `--value {sources[0]}=V`" if one_number else "make it a constant of the file"
     raise Unsupported(f"its {role} {name!r} is computed at run time{origin}", remedy)

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from cmswitch.errors import InputError
 from cmswitch.graph.fold import LARGEST
 from cmswitch.graph.scopes import subgraphs
+from cmswitch.graph.zoo import meant
 from cmswitch.naming import quantity
 
 
@@ -20,8 +21,10 @@ def read_model(path: Path, with_data: bool = False) -> onnx.ModelProto:
     try:
         content = path.read_bytes()
     except OSError as error:
+        within = sorted(path.glob("*.onnx")) if isinstance(error, IsADirectoryError) else []
+        example = f", as {within[0]}," if within else ""
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}); give the path of an ONNX file or `zoo:NAME`"
+            f"{path}: cannot be read ({error.strerror}); give the path of an ONNX file{example} or `zoo:NAME`{meant(path.stem)}"
         ) from error
     if not content:
         raise InputError(f"{path}: the file is empty; export or copy the model again")

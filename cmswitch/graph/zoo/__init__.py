@@ -43,6 +43,10 @@ def zoo_entry(name: str) -> ZooEntry:
     """The entry called ``name``. Raises InputError that names the nearest one."""
     if name in ZOO:
         return ZOO[name]
-    near = get_close_matches(name.lower(), ZOO, 1, 0.4)
-    hint = f"did you mean `{ZOO_PREFIX}{near[0]}`? " if near else ""
-    raise InputError(f"{ZOO_PREFIX}{name}: no such network; {hint}There are {', '.join(ZOO)}")
+    raise InputError(f"{ZOO_PREFIX}{name}: no such network{meant(name, 0.4)}; there are {', '.join(ZOO)}")
+
+
+def meant(name: str, alike: float = 0.5) -> str:
+    """`` (did you mean `zoo:x`?)`` if a network of the zoo is ``alike`` (from 0, whatever it is, to 1) in name; else empty."""
+    near = get_close_matches(name.lower(), ZOO, 1, alike)
+    return f" (did you mean `{ZOO_PREFIX}{near[0]}`?)" if near else ""
