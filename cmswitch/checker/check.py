@@ -30,14 +30,6 @@ class CheckReport:
     violations: tuple[Violation, ...]
     cost: Fraction | None
 
-    @property
-    def ok(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.violations
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.violations)) if self.violations else f"legal; {self.cost} cycles"
-
 
 def check_plan(plan: Plan, network: Network, chip: Chip) -> CheckReport:
     """Recompute every rule and every cost of ``plan`` for ``network`` (before any cutting) on ``chip``.
