@@ -29,9 +29,7 @@ MISSING = "not installed"
 CASES_PER_WORKER = 250
 """After so many cases a worker is replaced, so that what one case leaves behind cannot hide for long."""
 GRACE_SECONDS = 30.0
-"""What a worker may take on top of the limit of a case: its own start, and writing the case."""
-STOPPING_SECONDS = 5.0
-"""What a worker that is told to end may take for it."""
+"""What a worker may take on top of the limit of a case: its own start, writing the case, and its end."""
 MEMORY_BYTES = 4 << 30
 """Address space of a worker: a case that wants more fails."""
 MOST_LINES = 60
@@ -168,7 +166,7 @@ class Worker:
         if self._process is not None and self._pipe is not None:
             with contextlib.suppress(OSError):  # it has died
                 self._pipe.send(None)
-            self._process.join(STOPPING_SECONDS)
+            self._process.join(GRACE_SECONDS)
             self._process.kill()  # before the pipe, whose end it would report
             self._process.join()
             self._pipe.close()

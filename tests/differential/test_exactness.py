@@ -14,11 +14,11 @@ from cmswitch.allocation.solving import Allocator
 from cmswitch.costs.dependence import Dependences
 from cmswitch.costs.workload import build_workload
 from cmswitch.graph.network import MatrixProduct, Need, Network, Operator, Read, Tensor, VectorWork, Write
-from tests.differential.monolithic_problem import monolithic_problem
 from cmswitch.segmentation.schedule import Found, Space, find_plan
 from formulations.monolithic import build_monolithic, evaluate_monolithic, read_monolithic
 from hw import load_chip
 from solvers import Status, solve
+from tests.differential.monolithic_problem import monolithic_problem
 from tests.differential.network_strategies import Case, cases
 from tests.differential.oracle import PlanSpace, Run
 

@@ -118,5 +118,8 @@ def test_a_case_that_takes_too_long_is_killed_and_the_next_one_runs(monkeypatch:
         assert worker.run(0, False).why.startswith("killed after")
         monkeypatch.setattr(runs, "GRACE_SECONDS", 300.0)
         assert worker.run(1, False).why.startswith("took ")
+        process = worker._process
     finally:
         worker.close()
+    assert process is not None
+    assert process.exitcode == 0  # by itself: what is killed leaves its semaphores behind
