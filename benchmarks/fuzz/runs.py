@@ -142,6 +142,8 @@ class Worker:
                 self._done += 1
                 ending: Ending = pipe.recv()
                 return ending
+            assert self._process is not None
+            self._process.kill()
             why = f"killed after {time.monotonic() - started:.0f} s"
         except (EOFError, OSError):
             assert self._process is not None

@@ -288,7 +288,7 @@ def test_without_matplotlib_there_is_no_plot(
     [
         (["accuracy", "--networks", "lenet", "--out", "o"], "unknown network 'lenet'"),
         (["accuracy", "--chips", "nonesuch", "--out", "o"], "nonesuch"),
-        (["accuracy", "--networks", "zoo:vgg16", "--out", __file__], "File exists"),
+        (["accuracy", "--networks", "zoo:vgg16", "--out", __file__], "is a file, not a folder"),
         (["operators", "--chips", "prime", "--out", "o"], "operators takes no --networks and no --chips"),
         (["compile_time", "--quick", "--time-limit", "3"], f"compile_time with --time-limit, --quick{NOT_THE_RECORD}"),
         (["accuracy", "--chips", "prime"], f"accuracy with --chips{NOT_THE_RECORD}"),
