@@ -79,13 +79,18 @@ def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 def machine() -> dict[str, object]:
-    """The machine: system, processor and how many of its cores this process may use."""
+    """The machine: system, processor and cores."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
     }
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _processor() -> str:

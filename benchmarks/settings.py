@@ -24,6 +24,9 @@ class Item(Protocol):
 
 AnItem = TypeVar("AnItem", bound=Item)
 
+STOPPED = "the run was stopped before"
+"""Why a row that was not reached is missing."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -50,7 +53,8 @@ class Settings:
 class Outcome:
     """A benchmark's result: rows and a summary for the record, ``text`` for people, a plot.
 
-    ``parameters`` come on top of the settings; ``failed``: a line does not hold what it has to.
+    ``parameters`` come on top of the settings; ``failed``: a line does not hold what it has to; ``stopped``: from outside, before
+    everything was measured.
     """
 
     rows: Sequence[Row]
@@ -60,14 +64,15 @@ class Outcome:
     draw: Callable[[Any], None]
     failed: bool
     parameters: Row
+    stopped: bool = False
 
     def publish(self, folder: Path, name: str, seed: int) -> int:
-        """Write ``NAME.json`` and ``NAME.png`` into ``folder``, print the text, and return 1 if it failed, else 0."""
+        """Write ``NAME.json`` and ``NAME.png`` into ``folder``, print the text. Returns 1 if it failed or was stopped."""
         text = record(name, seed, self.parameters, self.rows, self.summary)
         (folder / f"{name}.json").write_text(text, encoding="utf-8")
         write_plot(folder / f"{name}.png", self.plot_size, self.draw)
         print(self.text, end="")
-        return int(self.failed)
+        return int(self.failed or self.stopped)
 
 
 def measure_each(benchmark: str, items: Sequence[AnItem], measure: Callable[[AnItem], Row]) -> list[Row]:
@@ -83,7 +88,12 @@ def measure_each(benchmark: str, items: Sequence[AnItem], measure: Callable[[AnI
             rows.append(measure(item))
     except (KeyboardInterrupt, SystemExit):
         print(f"{benchmark}: stopped; recording what was measured", file=sys.stderr, flush=True)
-    return [*rows, *({**item.identity, "missing": "the run was stopped before"} for item in items[len(rows) :])]
+    return [*rows, *({**item.identity, "missing": STOPPED} for item in items[len(rows) :])]
+
+
+def stopped(rows: Sequence[Row]) -> bool:
+    """Whether :func:`measure_each` was stopped before it had measured all."""
+    return any(row.get("missing") == STOPPED for row in rows)
 
 
 def deadline(seconds: float) -> Callable[[], bool]:

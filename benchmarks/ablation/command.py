@@ -6,15 +6,20 @@ import argparse
 from importlib import import_module
 
 from benchmarks.networks import UsageError
+from benchmarks.record import cores
 from benchmarks.settings import Outcome
 from cmswitch.naming import nearest, quantity
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
 about = "what forms of a segment's program, solvers and lazy search save, compared on the same segments and networks"
-PARTS = {"segments": "benchmarks.ablation.comparison", "searches": "benchmarks.ablation.searches"}
+PARTS = {
+    "agreement": "benchmarks.ablation.agreement",
+    "segments": "benchmarks.ablation.comparison",
+    "searches": "benchmarks.ablation.searches",
+}
 """Modules with ``run(given) -> Outcome``, loaded when they are run: some import onnx."""
 HARVESTED = 200
-HARMLESS = frozenset({"part", "harvest"})
+HARMLESS = frozenset({"part", "harvest", "resume"})
 """Options with which a record that is written is still the whole one."""
 
 
@@ -26,11 +31,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--n",
         type=whole_number(1, HARVESTED),
-        default=24,
+        default=HARVESTED,
         metavar="N",
-        help="segments that every pair is given, as many of each chip and size; the default pair gets all (default: 24)",
+        help=f"only N of the {HARVESTED} segments, as many of each chip and size",
     )
-    add("--limit", type=seconds, default=60.0, metavar="S", help="largest time limit of a solver (default: 60)")
+    add(
+        "--limit",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="largest time limit of a solver; of searches, of a whole compilation (default: 60)",
+    )
+    add(
+        "--jobs",
+        type=whole_number(1, 1024),
+        default=cores(),
+        metavar="J",
+        help="of agreement, segments at a time (default: all cores)",
+    )
+    add(
+        "--resume",
+        action="store_true",
+        help="of searches, keep the lines that the record in --out has, and measure the others",
+    )
     add("--only", nargs="+", metavar="FORM:SOLVER", help="only these pairs")
     add("--seed", type=whole_number(0, LARGEST_SEED), default=0, metavar="S", help="of the solvers (default: 0)")
 
@@ -39,23 +62,27 @@ def run(given: argparse.Namespace) -> int:
     """Run the parts that are asked for. Returns 1 if one fails, else 0."""
     if given.harvest:
         return _harvest()
-    if given.only:
-        _check(given.only)
+    _check(given)
     given.out.mkdir(parents=True, exist_ok=True)
     codes = []
     for part in PARTS if given.part == "all" else (given.part,):
         outcome: Outcome = import_module(PARTS[part]).run(given)
         codes.append(outcome.publish(given.out, f"ablation-{part}", given.seed))
+        if outcome.stopped:
+            break
     return max(codes)
 
 
-def _check(names: list[str]) -> None:
-    """UsageError for a pair that does not exist."""
-    from benchmarks.ablation.pairs import PAIRS
+def _check(given: argparse.Namespace) -> None:
+    """UsageError for a pair that does not exist, or for options of segments if there are none."""
+    if given.part == "searches" and (given.only or given.n < HARVESTED):
+        raise UsageError("--only and --n choose pairs and segments, which searches has not; leave them out")
+    if given.only:
+        from benchmarks.ablation.pairs import PAIRS
 
-    for name in names:
-        if name not in PAIRS:
-            raise UsageError(f"unknown pair '{name}'{nearest(name, list(PAIRS))}; pairs: {', '.join(PAIRS)}")
+        for name in given.only:
+            if name not in PAIRS:
+                raise UsageError(f"unknown pair '{name}'{nearest(name, list(PAIRS))}; pairs: {', '.join(PAIRS)}")
 
 
 def _harvest() -> int:

@@ -1,22 +1,25 @@
-"""The segment half of the ablation: every form with every solver on the committed segments."""
+"""Every form with every solver on a sample of the committed segments, the best of them on all."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.ablation.figures import draw, summarize, tables
+from benchmarks.ablation.figures import draw, finalists, summarize, tables
 from benchmarks.ablation.pairs import DEFAULT, PAIRS, Pair, Run
 from benchmarks.ablation.segments import HarvestedSegment, read_segments, sample
 from benchmarks.record import Row
-from benchmarks.settings import Outcome, measure_each
+from benchmarks.settings import Outcome, measure_each, stopped
 from cmswitch import Options
 from cmswitch.allocation import solving
 from solvers import SolverFailure
 
 LIMITS = (1.0, 10.0, 60.0)
 """Seconds after which gaps are compared."""
+SAMPLE = 24
+"""Segments that every pair is given; only the best go on to the others."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +37,32 @@ class Task:
 
 
 def run(given: argparse.Namespace) -> Outcome:
-    """The default pair on every segment, all pairs on a sample of ``given.n``; fails if two that solved a segment disagree."""
-    segments = read_segments()
-    compared = sample(segments, given.n)
+    """All pairs on a sample, then the default and the best of them on the other segments; fails if two that solved a segment
+    disagree."""
+    segments = sample(read_segments(), given.n)
+    sampled = sample(segments, SAMPLE)
     pairs = [pair for name, pair in PAIRS.items() if given.only is None or name in given.only]
     limits = [limit for limit in LIMITS if limit < given.limit] + [given.limit]
-    tasks = [Task(s, DEFAULT) for s in segments if DEFAULT in pairs]
-    tasks += [Task(s, pair) for s in compared for pair in pairs if pair is not DEFAULT]
-    warm_up(pairs, segments, given.seed)
+    warm_up(pairs, segments, limits[-1], given.seed)
     measurer = Measurer(limits, given.seed)
-    rows = measure_each("ablation", tasks, measurer.measure)
-    summary = summarize(rows, DEFAULT.name)
+    rows = measure_each("segments, sample", [Task(s, pair) for s in sampled for pair in pairs], measurer.measure)
+    chosen = finalists(rows, DEFAULT.name)
+    if not stopped(rows):
+        others = [segment for segment in segments if segment not in sampled]
+        tasks = [Task(s, PAIRS[name]) for s in others for name in chosen]
+        rows += measure_each("segments, finalists", tasks, measurer.measure)
+    summary = summarize(rows, DEFAULT.name, chosen)
     return Outcome(
         rows=rows,
         summary=summary,
         text=tables(rows, summary),
-        plot_size=(15, 8.5),
+        plot_size=(16, 12),
         draw=lambda figure: draw(figure, rows, summary),
         failed=bool(summary["disagreements"]),
+        stopped=stopped(rows),
         parameters={
             "segments": len(segments),
-            "compared": len(compared),
+            "sampled": len(sampled),
             "limits": limits,
             "pairs": [pair.name for pair in pairs],
             "default": default_settings(),
@@ -72,20 +80,22 @@ def default_settings() -> dict[str, object]:
     }
 
 
-def warm_up(pairs: Sequence[Pair], segments: Sequence[HarvestedSegment], seed: int) -> None:
+def warm_up(pairs: Sequence[Pair], segments: Sequence[HarvestedSegment], limit: float, seed: int) -> None:
     """Solve the smallest segment with every pair, so that no measurement includes importing a package or starting a process."""
     smallest = min(
         segments, key=lambda s: (s.operators, s.published.arrays, sum(len(g.copies) for g in s.machine.stages))
     )
     for pair in pairs:
-        pair.run(smallest, LIMITS[-1], seed)
+        with contextlib.suppress(SolverFailure, ValueError):  # what has no result is told of when it is measured
+            pair.run(smallest, limit, seed)
 
 
 class Measurer:
-    """Rows by segment and pair; ``limits`` ascending, in seconds. What begins a search is worked out once for each form."""
+    """Rows by segment and pair; ``limits`` ascending, in seconds. With what bound a search begins is worked out (if ``roots``)
+    once for each form."""
 
-    def __init__(self, limits: Sequence[float], seed: int) -> None:
-        self._limits, self._seed = limits, seed
+    def __init__(self, limits: Sequence[float], seed: int, roots: bool = True) -> None:
+        self._limits, self._seed, self._with_roots = limits, seed, roots
         self._roots: dict[tuple[str, str], float | None] = {}
 
     def measure(self, task: Task) -> Row:
@@ -110,7 +120,7 @@ class Measurer:
             return {**row, "missing": failure}
         for limit in self._limits:
             gaps.setdefault(f"{limit:g}", done.gap)
-        return {**row, **_figures(done), "gaps": gaps, "root_bound": self._root(task)}
+        return {**row, **_figures(done), "gaps": gaps, "root_bound": self._root(task) if self._with_roots else None}
 
     def _runs(self, task: Task) -> Iterator[Run | str]:
         """With each limit until the segment is solved; a text says why there is no result."""

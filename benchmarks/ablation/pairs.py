@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from benchmarks.ablation.segments import HarvestedSegment
 from benchmarks.settings import deadline
@@ -273,6 +274,8 @@ class DefaultPair(Pair):
         seconds = allocator.cpu_seconds() - start
         if allocator.journal.fallbacks:
             raise SolverFailure("; ".join(fallback.reason for fallback in allocator.journal.fallbacks))
+        if found.exact is None and math.isinf(found.bound):
+            return Run("infeasible", None, seconds, None, 0.0)
         run = Run("optimal", None, seconds, None if found.exact is None else found.exact.total, found.bound)
         return run if run.solved else Run("time_limit", None, seconds, run.cost, found.bound)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.fuzz.cases import kind_of, write_case
 from benchmarks.fuzz.runs import ALLOWED, GRACE_SECONDS, MISSING, Ending, Plan, Worker, run_cases
-from benchmarks.record import Column, Row, decimals, record, table
+from benchmarks.record import Column, Row, cores, decimals, record, table
 from benchmarks.runner import run_python
 from cmswitch.options import LARGEST_SEED, seconds, whole_number
 
@@ -62,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--jobs",
         type=whole_number(1, 64),
-        default=os.cpu_count() or 1,
+        default=cores(),
         metavar="J",
         help="cases at a time (default: all cores)",
     )

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.ablation import agreement
 from benchmarks.ablation.comparison import Measurer, Task, default_settings
-from benchmarks.ablation.figures import FACTORS, disagreements, profiles, recommend, summarize, tables
+from benchmarks.ablation.figures import FACTORS, disagreements, finalists, profiles, recommend, summarize, tables
 from benchmarks.ablation.pairs import BACKENDS, DEFAULT, FORMS, PAIRS, BoxesPair, Run
 from benchmarks.ablation.segments import SIZES, HarvestedSegment, read_segments
+from benchmarks.record import Row
 from cmswitch.allocation import solving
 from solvers import SolverFailure, solver_names
 
@@ -64,6 +66,14 @@ def test_costs_and_bounds_that_contradict_each_other() -> None:
     assert disagreements([*right, {**early, "bound": 100.05}]) == [
         "a: compact:scip proves 100.05, option:highs costs 100"
     ]
+    without = {**early, "exact": None, "objective": None}
+    assert disagreements([*right, without]) == []
+    assert disagreements([*right, {**without, "bound": 101.0}]) == [
+        "a: compact:scip proves 101, option:highs costs 100"
+    ]
+    assert disagreements([*right, {**without, "termination": "infeasible", "bound": 0.0}]) == [
+        "a: compact:scip finds no allocation, option:highs one of 100"
+    ]
     elsewhere = line("literal:highs", objective=7.0, cost_model="published")
     assert disagreements([*right, elsewhere]) == []
 
@@ -77,11 +87,32 @@ def test_profiles_and_recommendation() -> None:
     assert found["column:scip"] == [0.5] * len(FACTORS)
     assert found["option:scip"][0] == 0.5 and found["option:scip"][-1] == 1.0
     assert found["option:highs"][:2] == [0.0, 0.5]
-    assert recommend(rows, "default:auto") == {"machine": {"1-3": "option:scip"}}
-    assert recommend(rows, "option:highs") == {"machine": {"1-3": "option:highs"}}  # 5 s are no more than 4.5
-    slower = [*rows, line("option:highs", "d", 5.0), line("option:scip", "d", 2.5), line("column:scip", "d", 0.1)]
-    assert recommend(slower, "option:highs") == {"machine": {"1-3": "option:scip"}}
-    assert recommend(rows, "column:scip") == {"machine": {"1-3": "option:scip"}}  # solves less
+    pairs = ["option:highs", "option:scip", "column:scip"]
+    assert recommend(rows, pairs) == {"machine": {"1-3": "option:scip"}}
+    assert recommend(rows, ["option:highs", "column:scip"]) == {
+        "machine": {"1-3": "option:highs"}
+    }  # the other solves less
+
+
+def test_the_best_of_the_sample_and_the_default_go_on() -> None:
+    seconds = {
+        "option:highs": 4.0,
+        "option:scip": 2.0,
+        "boxes:combinatorial": 1.0,
+        "compact:highs": 3.0,
+        "default:auto": 9.0,
+    }
+    rows = [line(pair, seconds=taken) for pair, taken in seconds.items()] + [
+        line("column:scip", seconds=0.1, solved=False)
+    ]
+    rows += [line("bisection:combinatorial", cost_model="published")]
+    going_on = ["option:scip", "boxes:combinatorial", "compact:highs", "default:auto", "bisection:combinatorial"]
+    assert finalists(rows, "default:auto") == going_on
+    rows += [
+        line("compact:highs", "b", 0.5),
+        line("option:highs", "b", 0.1),
+    ]  # to which the other finalists did not come
+    assert recommend(rows, going_on)["machine"] == {"1-3": "boxes:combinatorial"}
 
 
 def test_what_was_not_reached_is_missing_and_the_rest_is_told() -> None:
@@ -90,11 +121,11 @@ def test_what_was_not_reached_is_missing_and_the_rest_is_told() -> None:
         line("option:highs"),
         {"segment": "b", "form": "option", "solver": "highs", "missing": "stopped"},
     ]
-    summary = summarize(rows, "default:auto")
+    summary = summarize(rows, "default:auto", ["default:auto", "option:highs"])
     assert summary["missing"] == 1 and summary["disagreements"] == []
     assert [(t["size"], t["met"]) for t in summary["targets"]] == [("1-3", False), ("4-7", False), ("8-12", False)]
     assert "recommended for machine, 1-3 operators: default:auto" in tables(rows, summary)
-    assert tables([], summarize([], "default:auto"))
+    assert tables([], summarize([], "default:auto", []))
 
 
 def test_a_pair_that_has_no_result_says_why() -> None:
@@ -145,6 +176,69 @@ def test_a_disagreement_fails_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main([*arguments, "--only", "boxes:combinatorial"]) == 0
 
 
+def test_agreement_counts_what_each_pair_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["ablation", "--part", "agreement", "--n", "2", "--jobs", "1", "--out", str(tmp_path)]
+    assert main([*arguments, "--only", "boxes:combinatorial", "option:highs", "bisection:combinatorial"]) == 0
+    found = json.loads((tmp_path / "ablation-agreement.json").read_text())
+    assert [(row["form"], row["segments"], row["neither"]) for row in found["rows"]] == [
+        ("boxes", 2, 0),
+        ("option", 2, 0),
+        ("bisection", 2, 0),
+    ]
+    solved = {row["form"]: row["solved"] for row in found["rows"]}
+    assert solved["bisection"] == 2 and solved["boxes"] >= 1
+    assert found["summary"]["reached"] == 2 and found["summary"]["disagreements"] == []
+    assert found["parameters"]["default"] == default_settings()
+    assert "disagreements: 0" in capsys.readouterr().out
+
+
+def test_agreement_fails_where_two_pairs_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*_: object) -> list[Row]:
+        return [line("boxes:combinatorial"), line("option:highs", objective=101.0)]
+
+    monkeypatch.setattr(agreement, "_measured", measured)
+    assert main(["ablation", "--part", "agreement", "--n", "1", "--out", str(tmp_path)]) == 1
+    found = json.loads((tmp_path / "ablation-agreement.json").read_text())
+    assert found["summary"]["disagreements"] == ["a: option:highs ends at 101, boxes:combinatorial at 100"]
+    assert found["summary"]["compared"] == {"machine": 1}
+
+
+def test_the_recorded_agreement_is_of_all_pairs_on_all_segments() -> None:
+    found = json.loads((RECORD.parent / "ablation-agreement.json").read_text())
+    assert [f"{row['form']}:{row['solver']}" for row in found["rows"]] == list(PAIRS)
+    assert {row["segments"] for row in found["rows"]} == {len(read_segments())}
+    assert found["summary"]["disagreements"] == []
+    assert found["parameters"]["default"] == default_settings()
+
+
+def test_a_run_that_is_stopped_begins_no_other_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> list[Row]:
+        return [line("boxes:combinatorial")]  # of one segment
+
+    monkeypatch.setattr(agreement, "_measured", stopped)
+    assert main(["ablation", "--n", "2", "--out", str(tmp_path)]) == 1
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["ablation-agreement.json"]
+
+
+def test_forms_are_shown_side_by_side_on_the_same_segments() -> None:
+    rows = [line("default:auto", "a"), line("option:highs", "a"), line("default:auto", "b", 9.0)]
+    rows += [line(pair, "a", cost_model="published") for pair in ("literal:highs", "throughput:scip")]
+    text = tables(rows, summarize(rows, "default:auto", ["default:auto"]))
+    assert "1.000 (1 of 1, auto)" in text and "of 2, auto" not in text
+
+
+def test_pairs_that_find_nothing_are_told_of() -> None:
+    rows = [line(pair, objective=0.0, solved=False, gaps={}) for pair in ("option:highs", "option:scip")]
+    rows = [{**row, "objective": None, "exact": None} for row in rows]
+    assert "recommended for machine" in tables(rows, summarize(rows, "default:auto", ["option:highs"]))
+
+
+def test_searches_take_no_segments(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["ablation", "--part", "searches", "--n", "3", "--out", "o"])
+    assert "--only and --n choose pairs and segments" in capsys.readouterr().err
+
+
 def test_a_pair_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["ablation", "--only", "option:hihgs", "--out", "o"])
@@ -158,7 +252,7 @@ def test_the_default_follows_the_recorded_recommendation() -> None:
     assert found["parameters"]["default"] == default_settings()
     summary = found["summary"]
     assert (summary["default"], summary["disagreements"]) == (DEFAULT.name, [])
-    assert summary["recommendation"] == recommend(found["rows"], DEFAULT.name)
+    assert summary["recommendation"] == recommend(found["rows"], summary["finalists"])
     advice = summary["recommendation"]["machine"]
     assert set(advice) == set(SIZES)
     for size, counts in SIZES.items():
