@@ -14,7 +14,6 @@ from benchmarks.runner import Compiled, Job, SegmentCycles
 from cmswitch import CmswitchError, Options, compile_network, load_network
 from cmswitch.checker import check_plan
 from cmswitch.graph.network import Network
-from cmswitch.options import Weights
 from cmswitch.pipeline import Result
 from cmswitch.program.text import format_program
 from cmswitch.report import build_report
@@ -32,8 +31,7 @@ def compile_schedules(job: Job) -> list[Compiled]:
 
 
 def _compile(job: Job, network: Network, chip: hw.Chip, schedule: str) -> Compiled:
-    weights: Weights = "cold" if chip.modes.switchable else "resident"
-    options = Options(schedule=schedule, weights=weights, time_limit=job.time_limit, seed=job.seed)
+    options = Options(schedule=schedule, time_limit=job.time_limit, seed=job.seed)
     result = compile_network(network, chip, options)
     report = build_report(network, chip, {}, result, 0.0, 0.0)
     return Compiled(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from cmswitch.errors import CmswitchError, InputError
 from cmswitch.naming import quantity
-from cmswitch.options import ModelOptions, SolveOptions, VerifyOptions, Weights
+from cmswitch.options import ModelOptions, SolveOptions, VerifyOptions
 from cmswitch.output import OutputFolder
 from cmswitch.progress import Interruption, ProgressBar, StepBar
 from cmswitch.version import __version__
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SOLVE_FILES = PLAN, PROGRAM, REPORT, TRACE = ("plan.json", "program.mop", "report.json", "trace.json")
 EXIT_DONE, EXIT_FAILED_CHECK = 0, 1
-_DECIDING_PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx")
+_DECIDING_PACKAGES = ("pyomo", "highspy", "ortools", "numpy", "onnx", "simpy")
 
 log = logging.getLogger("cmswitch")
 
@@ -59,12 +59,11 @@ def solve(options: SolveOptions) -> int:
 
     from cmswitch import pipeline
 
-    weights: Weights = options.weights or ("cold" if chip.modes.switchable else "resident")
     chosen = pipeline.Options(
         cost_model=options.cost_model,
         solver=options.solver,
         schedule=options.schedule,
-        weights=weights,
+        weights=options.weights,
         time_limit=options.time_limit,
         gap=options.gap,
         threads=options.threads,
@@ -84,7 +83,7 @@ def solve(options: SolveOptions) -> int:
         from cmswitch.report import build_report, summary
 
         total_seconds = time.process_time() - started + result.seconds_elsewhere
-        report = build_report(network, chip, _deciding(options, weights, result), result, import_seconds, total_seconds)
+        report = build_report(network, chip, _deciding(options, result), result, import_seconds, total_seconds)
         if folder is not None:
             folder.write(_solve_files(result, chip, report.to_json()))
     if not options.quiet:
@@ -98,7 +97,7 @@ def solve(options: SolveOptions) -> int:
     return EXIT_DONE
 
 
-def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[str, object]:
+def _deciding(options: SolveOptions, result: Result) -> dict[str, object]:
     """Everything that decided the result, as the report states it."""
     return {
         "model": options.network.model,
@@ -111,7 +110,7 @@ def _deciding(options: SolveOptions, weights: Weights, result: Result) -> dict[s
         "schedule": options.schedule,
         "schedule_used": result.schedule_used,
         "objective": options.objective,
-        "weights": weights,
+        "weights": result.weights,
         "phase": options.phase,
         "prefetch": False,
         "time_limit": options.time_limit,

@@ -32,13 +32,15 @@ STATIC_SPLITS = 8
 """``static`` tries every split of the arrays into this many equal parts and keeps the fastest."""
 
 Progress = Callable[[str, float, float], None]
+Stop = Literal["time_limit", "interrupted"]
 
 
 @dataclass(frozen=True)
 class Options:
     """Everything that decides a result besides the network and the chip.
 
-    ``gap`` is relative; ``time_limit`` in seconds covers the search. See ``cmswitch solve --help`` for the values.
+    ``gap`` is relative; ``time_limit`` in seconds covers the search; ``weights`` None: ``cold`` on chips whose arrays can switch,
+    else ``resident``. See ``cmswitch solve --help`` for the values.
 
     Raises:
         InputError: a cost model, schedule or kind of weights does not exist.
@@ -47,7 +49,7 @@ class Options:
     cost_model: str = "machine"
     schedule: str = "dual-mode"
     solver: str = "auto"
-    weights: Weights = "cold"
+    weights: Weights | None = None
     gap: float = 1e-3
     time_limit: float | None = None
     threads: int = 1
@@ -60,7 +62,7 @@ class Options:
             ("schedule", self.schedule, SCHEDULES),
             ("weights", self.weights, WEIGHTS),
         ):
-            if value not in known:
+            if value is not None and value not in known:
                 raise InputError(f"unknown {what} '{value}'{nearest(value, known)}")
 
 
@@ -68,7 +70,7 @@ class Options:
 class Certificate:
     """Why the search stopped, what it holds, and how good that is (cycles); on how many programs a solver was replaced."""
 
-    termination: str
+    termination: Literal["optimal", "gap"] | Stop
     status: Literal["optimal", "feasible"]
     objective_cycles: int
     bound_cycles: int
@@ -82,7 +84,7 @@ class Certificate:
 @dataclass(frozen=True)
 class Result:
     """A compiled network. ``schedule_used`` differs from the one asked for if its fallback was faster in simulation, and where
-    arrays cannot switch: there every schedule is ``all-compute``.
+    arrays cannot switch: there every schedule is ``all-compute``. ``weights``: the ones asked for, or what suits the chip.
 
     ``seconds`` is CPU time by activity; ``seconds_elsewhere`` is what solvers in other processes took of it.
     """
@@ -94,6 +96,7 @@ class Result:
     certificate: Certificate
     roofline_cycles: int
     schedule_used: str
+    weights: Weights
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     seconds_elsewhere: float = 0.0
@@ -142,10 +145,12 @@ class _Compilation:
     ) -> None:
         self.network, self.chip, self.options = network, chip, options
         self.cost_model = COST_MODELS[options.cost_model]
+        self.weights: Weights = options.weights or ("cold" if chip.modes.switchable else "resident")
         self.allocator = Allocator(options.solver, options.gap / 2, options.threads, options.seed)
         self.seconds = {"build": 0.0, "solve": 0.0, "search": 0.0}
         self.warnings: list[str] = []
         self._progress, self._should_stop = progress, should_stop
+        self._stopped_by: Stop | None = None
         self._deadline = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
         self._builders: dict[int, SegmentBuilder] = {}
 
@@ -161,7 +166,7 @@ class _Compilation:
         workload, journal = done.found.workload, self.allocator.journal
         self.warnings += self.cost_model.warnings(workload)
         resident = done.found.plan.resident_weights
-        if self.options.weights == "resident" and not resident:
+        if self.weights == "resident" and not resident:
             self.warnings.append(
                 "the weights do not stay: the plan has several segments, each of which writes its own for every inference"
             )
@@ -180,6 +185,7 @@ class _Compilation:
             self._certificate(done.found),
             roofline(workload, resident),
             used,
+            self.weights,
             self.seconds,
             tuple(self.warnings),
             journal.seconds_elsewhere,
@@ -200,8 +206,8 @@ class _Compilation:
         if other.timing.total_cycles >= done.timing.total_cycles:
             return done, "dual-mode"
         faster = (
-            f"the all-compute plan is faster in simulation ({other.timing.total_cycles} against "
-            f"{done.timing.total_cycles} cycles)"
+            f"the all-compute plan is faster in simulation ({other.timing.total_cycles:,} against "
+            f"{done.timing.total_cycles:,} cycles)"
         )
         if not self.cost_model.simulation_decides:
             self.warnings.append(f"{faster}; --schedule all-compute returns it")
@@ -211,13 +217,12 @@ class _Compilation:
 
     def _search(self, schedule: str) -> Found:
         """The best plan under any of the schedule's limits. Limits that time leaves out count in the bound."""
-        options, resident = self.options, self.options.weights == "resident"
         best: Found | None = None
         bounds: list[float] = []
         for space in self._spaces(schedule):
             if best is not None and self._stopped():
-                machine = options.cost_model == "machine"  # the roofline bounds what this model predicts
-                bounds.append(roofline(best.workload, resident) if machine else 0.0)
+                resident = self.weights == "resident"
+                bounds.append(roofline(best.workload, resident) if self.cost_model.bounded_by_roofline else 0.0)
                 break
             found = self._find(space, schedule)
             bounds.append(found.bound)
@@ -246,8 +251,8 @@ class _Compilation:
                 failure = failure or error
                 continue
             if builder.workload.largest_cell <= limits.compute:
-                resident = self.options.weights == "resident"
-                spaces.append(Space(self.cost_model(builder, limits, self.allocator, resident)))
+                pricer = self.cost_model(builder, limits, self.allocator, self.weights == "resident")
+                spaces.append(Space(pricer))
         if failure is not None and not spaces:
             raise failure
         return spaces
@@ -272,7 +277,7 @@ class _Compilation:
     def _certificate(self, found: Found) -> Certificate:
         optimal, journal = found.gap <= self.options.gap, self.allocator.journal
         return Certificate(
-            termination="optimal" if optimal else self._stopped_by(),
+            termination="optimal" if optimal else self._stopped_by or "gap",
             status="optimal" if optimal else "feasible",
             objective_cycles=found.plan.predicted_cycles,
             bound_cycles=found.plan.bound_cycles,
@@ -284,13 +289,13 @@ class _Compilation:
         )
 
     def _stopped(self) -> bool:
-        return time.monotonic() >= self._deadline or (self._should_stop is not None and self._should_stop())
-
-    def _stopped_by(self) -> str:
-        """Why a search ended without reaching the gap."""
-        if time.monotonic() >= self._deadline:
-            return "time_limit"
-        return "interrupted" if self._stopped() else "gap"
+        """Whether the search has to end. Only the search asks, so that what happens after it is no reason why it ended."""
+        if self._stopped_by is None:
+            if time.monotonic() >= self._deadline:
+                self._stopped_by = "time_limit"
+            elif self._should_stop is not None and self._should_stop():
+                self._stopped_by = "interrupted"
+        return self._stopped_by is not None
 
     def _spend(self, activity: str, seconds: float) -> None:
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
@@ -299,11 +304,9 @@ class _Compilation:
 def schedule_limits(schedule: str, chip: hw.Chip) -> list[Limits]:
     """The arrays that a schedule may use in each mode; several for ``static``, which keeps the best."""
     arrays = chip.arrays
+    if schedule == "all-compute" or not chip.modes.switchable:
+        return [Limits(arrays, 0)]
     if schedule == "dual-mode":
-        return [Limits(arrays, arrays if chip.modes.switchable else 0)]
-    if schedule == "all-compute":
-        return [Limits(arrays, 0)]
-    if not chip.modes.switchable:
-        return [Limits(arrays, 0)]
+        return [Limits(arrays, arrays)]
     splits = sorted({arrays * part // STATIC_SPLITS for part in range(1, STATIC_SPLITS + 1)} - {0})
     return [Limits(compute, arrays - compute) for compute in reversed(splits)]

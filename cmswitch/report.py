@@ -1,6 +1,6 @@
 """``report.json`` (schema 1) and its short form for people.
 
-Cycles are integers or null. ``objective_cycles`` is what the formulation promises and equals ``predicted_cycles``;
+Cycles are integers. ``objective_cycles`` is what the formulation promises and equals ``predicted_cycles``;
 simulated cycles are what the timing simulator measured on the program; the roofline is a bound that no plan can beat.
 """
 
@@ -66,13 +66,16 @@ class FallbackSection:
 
 @dataclass(frozen=True)
 class SolveSection:
-    """Why the search stopped, what it holds and how good that is. ``gap`` is relative; ``seconds`` are CPU seconds."""
+    """Why the search stopped, what it holds and how good that is: see :class:`cmswitch.pipeline.Certificate`.
+
+    ``gap`` is relative; ``seconds`` are CPU seconds.
+    """
 
     termination: str
     status: str
-    objective_cycles: int | None
-    bound_cycles: int | None
-    gap: float | None
+    objective_cycles: int
+    bound_cycles: int
+    gap: float
     segments_considered: int
     programs_solved: int
     cache_hits: int
@@ -84,7 +87,7 @@ class SolveSection:
 class LatencySection:
     """Cycles of one inference, and ``interval_cycles`` between the ends of successive ones that do not overlap."""
 
-    predicted_cycles: int | None
+    predicted_cycles: int
     simulated_cycles: int
     roofline_cycles: int
     first_weight_write_cycles: int
@@ -93,7 +96,10 @@ class LatencySection:
 
 @dataclass(frozen=True)
 class EnergySection:
-    """Picojoules by component; what is not modelled is listed as such and not counted as zero."""
+    """Picojoules by component; what is not modelled is listed as such and not counted as zero.
+
+    ``total_pj``: None if the chip file gives no figure at all.
+    """
 
     total_pj: float | None
     by_component: dict[str, float]
@@ -102,10 +108,10 @@ class EnergySection:
 
 @dataclass(frozen=True)
 class PowerSection:
-    """Arrays that compute at the same moment, at most."""
+    """Arrays that compute at the same moment, at most; ``peak_mw`` is not modelled yet."""
 
     peak_active_arrays: int
-    peak_mw: float | None
+    peak_mw: None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ class ModesSection:
 
 @dataclass(frozen=True)
 class SegmentCycles:
-    """The phases of a segment, as simulated. ``write_back``: bytes on chip that are dropped."""
+    """Cycles of a segment by phase. ``write_back``: of moving to main memory what is dropped on chip, which is nothing in plans
+    of the machine model."""
 
     execute: int
     reload: int
@@ -130,16 +137,6 @@ class SegmentCycles:
     def total(self) -> int:
         """The phases follow one another."""
         return self.execute + self.reload + self.write_back + self.switch
-
-
-@dataclass(frozen=True)
-class PredictedCycles:
-    """The phases of a segment, as the plan predicts them. ``write_back``: 0 by the machine model, whose plans drop nothing."""
-
-    execute: int
-    reload: int
-    write_back: int
-    switch: int
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ class SegmentSection:
     compute_arrays: int
     memory_arrays: int
     cycles: SegmentCycles
-    predicted_cycles: PredictedCycles
+    predicted_cycles: SegmentCycles
     copies: dict[str, int]
 
 
@@ -195,7 +192,7 @@ def build_report(
             compute_arrays=planned.compute_arrays,
             memory_arrays=planned.memory_arrays,
             cycles=SegmentCycles(run.execute_cycles, run.reload_cycles, run.store_cycles, run.switch_cycles),
-            predicted_cycles=PredictedCycles(
+            predicted_cycles=SegmentCycles(
                 ceil(Fraction(planned.execute)),
                 ceil(Fraction(planned.reload)),
                 ceil(Fraction(planned.write_back)),
@@ -248,7 +245,7 @@ def build_report(
             by_component=dict(timing.energy.by_component),
             not_modelled=timing.energy.not_modelled,
         ),
-        power=PowerSection(timing.peak_active_arrays, None),
+        power=PowerSection(timing.peak_active_arrays),
         modes=ModesSection(
             memory_fraction=_memory_fraction(segments, chip.arrays),
             switches=timing.switches,
@@ -301,23 +298,20 @@ def _memory_fraction(segments: tuple[SegmentSection, ...], arrays: int) -> float
 def summary(report: Report) -> str:
     """The report in a screenful, for people."""
     model, chip, solve, latency = report.model, report.chip, report.solve, report.latency
-    gap = "unknown" if solve.gap is None else f"{100 * solve.gap:.3f} %"
     state = solve.status if solve.status == solve.termination else f"{solve.status}, stopped by {solve.termination}"
-    bound = "" if solve.bound_cycles is None else f"   no plan is predicted below {solve.bound_cycles:,}"
     lines = [
         f"model      {model.name}: {network_in_words(model.nodes, model.nodes_by_place, model.macs, model.weight_elements)} "
         f"of {quantity(model.weight_bytes, 'byte')}",
         f"chip       {chip.name}: {quantity(chip.arrays, 'array')} at {chip.clock_mhz:g} MHz",
-        f"plan       {report.options['schedule_used']}: {state}, gap {gap}; "
+        f"plan       {report.options['schedule_used']}: {state}, gap {100 * solve.gap:.3f} %; "
         f"{quantity(solve.programs_solved, 'program')} solved; {solve.seconds['total']:.1f} CPU s in all",
     ]
     for name, cycles, remark in (
-        ("predicted", latency.predicted_cycles, bound),
+        ("predicted", latency.predicted_cycles, f"   no plan is predicted below {solve.bound_cycles:,}"),
         ("simulated", latency.simulated_cycles, _deviation(latency, solve.status)),
         ("roofline", latency.roofline_cycles, ""),
     ):
-        figure = "none" if cycles is None else f"{cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us{remark}"
-        lines.append(f"{name:<10} {figure}")
+        lines.append(f"{name:<10} {cycles:>15,} cycles {cycles / chip.clock_mhz:>14,.1f} us{remark}")
     energy = "no energy figures" if report.energy.total_pj is None else f"{report.energy.total_pj / 1e6:,.1f} uJ"
     missing = f" (not modelled: {', '.join(report.energy.not_modelled)})" if report.energy.not_modelled else ""
     if report.options["weights"] == "resident" and len(report.segments) == 1:  # several segments each write their own
@@ -332,7 +326,7 @@ def summary(report: Report) -> str:
 
 def _deviation(latency: LatencySection, status: str) -> str:
     predicted, simulated = latency.predicted_cycles, latency.simulated_cycles
-    if not predicted or not simulated:
+    if not predicted:
         return ""
     confirmed = status != "optimal" or _is_confirmed(predicted, simulated)
     return f"   {100 * (simulated / predicted - 1):+.1f} %" + ("" if confirmed else ", optimal as predicted only")

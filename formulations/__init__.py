@@ -41,16 +41,19 @@ __all__ = [
     "solve_segment",
 ]
 
-_NEEDS_PYOMO = {
-    "allocation_start": "formulations.allocation",
-    "bound_times": "formulations.allocation",
-    "build_segment_allocation": "formulations.allocation",
-    "read_segment_allocation": "formulations.allocation",
-    "relax_segment_allocation": "formulations.allocation",
-}
+_IN_ALLOCATION = frozenset(
+    {
+        "allocation_start",
+        "bound_times",
+        "build_segment_allocation",
+        "read_segment_allocation",
+        "relax_segment_allocation",
+    }
+)
+"""What needs Pyomo."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NEEDS_PYOMO:
+    if name not in _IN_ALLOCATION:
         raise AttributeError(f"module 'formulations' has no attribute {name!r}")
-    return getattr(importlib.import_module(_NEEDS_PYOMO[name]), name)
+    return getattr(importlib.import_module("formulations.allocation"), name)

@@ -1,4 +1,4 @@
-"""The data of a segment allocation problem (machine model) and its exact evaluation, without Pyomo.
+"""The data of a segment allocation problem (machine model), without Pyomo; :mod:`formulations.evaluate` costs it.
 
 Numbers only: whoever builds a :class:`SegmentProblem` has already turned operators and a chip into cycles, bytes and
 arrays. All times are integer cycles over all chunks of an operator unless said otherwise.

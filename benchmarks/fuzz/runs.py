@@ -10,7 +10,7 @@ import resource
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -183,7 +183,7 @@ def run_cases(
     for number in numbers:
         waiting.put(number)
 
-    def watch(_: int) -> Iterator[Ending]:
+    def watch(_: int) -> list[Ending]:
         found: list[Ending] = []
         worker = Worker(plan)
         try:
@@ -191,7 +191,7 @@ def run_cases(
                 try:
                     number = waiting.get_nowait()
                 except Empty:
-                    return iter(found)
+                    return found
                 found.append(worker.run(number, number in real))
                 told(found[-1])
         finally:
@@ -201,7 +201,8 @@ def run_cases(
         try:
             endings = [ending for part in pool.map(watch, range(jobs)) for ending in part]
         except BaseException:
-            while not waiting.empty():
-                waiting.get_nowait()
+            with contextlib.suppress(Empty):  # the workers take from it too
+                while True:
+                    waiting.get_nowait()
             raise
     return sorted(endings, key=lambda ending: ending.number)

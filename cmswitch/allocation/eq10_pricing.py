@@ -75,6 +75,7 @@ class Eq10Pricer(Pricer):
 
     cost_model = "eq10"
     simulation_decides = False
+    bounded_by_roofline = False
 
     def __init__(
         self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False

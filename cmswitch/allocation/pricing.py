@@ -122,6 +122,8 @@ class Pricer(ABC):
     cost_model: ClassVar[CostModelName]
     simulation_decides: ClassVar[bool] = True
     """Whether a plan of narrower limits is returned instead if it is faster in simulation."""
+    bounded_by_roofline: ClassVar[bool] = True
+    """Whether no plan is predicted below the roofline."""
 
     def __init__(
         self, builder: SegmentBuilder, limits: Limits, allocator: Allocator, resident_weights: bool = False

@@ -36,8 +36,9 @@ class Found:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap; differences within the rounding of the search count as none."""
-        gap = (float(self.cost) - self.bound) / float(self.cost)
+        """Relative optimality gap; differences within the rounding of the search count as none. A plan may cost nothing: ``eq10``
+        counts no vector work."""
+        gap = (float(self.cost) - self.bound) / float(self.cost) if self.cost else 0.0
         return gap if gap > ROUNDING else 0.0
 
 

@@ -253,7 +253,7 @@ Realise = Callable[[Path, float], tuple[Path, float] | None]
 class Search:
     """Runs the lazy shortest path on a graph to a relative ``gap``, or until ``should_stop``.
 
-    ``switch_bound`` bounds the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
+    ``switch_bound`` is at most the switch cycles of any plan; ``preferred`` is a plan that only one better by more than the gap
     replaces.
     """
 
@@ -372,7 +372,7 @@ class Search:
                 if before < upper and not self.should_stop():
                     pricer.solve(edge.price, self.should_stop, upper)
                 missing -= edge.price.bound - before
-                gained |= edge.price.bound > before or edge.price.solved > solved
+                gained |= edge.price.bound > before or (edge.price.solved and not solved)
             if not gained:
                 break  # rounding: nothing is left to gain
         return best, best_cost, min(bound, best_cost)
