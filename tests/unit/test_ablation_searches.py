@@ -15,6 +15,7 @@ from benchmarks.ablation.searches import (
     EAGER,
     LAZY,
     PUBLISHED,
+    SETTINGS,
     TARGET_NETWORKS,
     UNKEPT,
     VARIANTS,
@@ -74,6 +75,7 @@ def test_the_recorded_searches_meet_the_target() -> None:
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     rows = with_shares(recorded["rows"])
     assert recorded["summary"] == {"failures": failures(rows)}
+    assert SETTINGS.items() <= recorded["parameters"].items()
     lazy = {(r["network"], r["chip"]): r for r in rows if r["search"] == LAZY and r["cache"] and r["bounds"]}
     assert {(network, chip) for network in TARGET_NETWORKS for chip in CHIPS} <= lazy.keys()
     assert failures(rows) == []
