@@ -106,6 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return COMMANDS[given.name].run(given) if given.name in COMMANDS else _measure(given)
     except (UsageError, InputError, hw.ChipError) as error:
         parser.error(str(error))
+    except KeyboardInterrupt:
+        print(f"{given.name}: interrupted; nothing was recorded", file=sys.stderr)
+        return 130
 
 
 def _records(given: argparse.Namespace, default: argparse.Namespace) -> Path:

@@ -38,6 +38,8 @@ def run(given: argparse.Namespace) -> Outcome:
     pairs = [name for name in PAIRS if given.only is None or name in given.only]
     limit = min(given.limit, LIMITS[0])
     measured = list(_measured(segments, partial(measure, pairs=pairs, limit=limit, seed=given.seed), given.jobs))
+    if not measured:
+        raise KeyboardInterrupt
     rows = [_counted(name, measured) for name in pairs]
     summary: dict[str, Any] = {
         "reached": len({row["segment"] for row in measured}),
@@ -72,6 +74,8 @@ def _measured(segments: Sequence[HarvestedSegment], measure_one: partial[list[Ro
     except (KeyboardInterrupt, SystemExit, BrokenProcessPool) as error:
         why = "a worker died" if isinstance(error, BrokenProcessPool) else "stopped"
         print(f"agreement: {why}; recording what was measured", file=sys.stderr, flush=True)
+        for worker in multiprocessing.active_children():
+            worker.terminate()  # a segment may take a minute
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -220,6 +220,18 @@ def test_a_run_that_is_stopped_begins_no_other_part(tmp_path: Path, monkeypatch:
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["ablation-agreement.json"]
 
 
+def test_an_interrupt_before_the_first_result_leaves_a_record_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> list[Row]:
+        return []
+
+    monkeypatch.setattr(agreement, "_measured", interrupted)
+    assert main(["ablation", "--part", "agreement", "--n", "2", "--out", str(tmp_path)]) == 130
+    assert not list(tmp_path.iterdir())
+    assert "interrupted; nothing was recorded" in capsys.readouterr().err
+
+
 def test_forms_are_shown_side_by_side_on_the_same_segments() -> None:
     rows = [line("default:auto", "a"), line("option:highs", "a"), line("default:auto", "b", 9.0)]
     rows += [line(pair, "a", cost_model="published") for pair in ("literal:highs", "throughput:scip")]
