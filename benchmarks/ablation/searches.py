@@ -143,9 +143,10 @@ def _recorded(path: pathlib.Path, seed: int) -> list[Row]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: no record to resume ({error.strerror}); begin without --resume") from error
+    asked = {"seed": seed, **SETTINGS}
     found = {"seed": record["seed"], **{key: record["parameters"].get(key) for key in SETTINGS}}
-    if found != {"seed": seed, **SETTINGS}:
-        raise UsageError(f"{path}: measured with {found}, not { ({'seed': seed, **SETTINGS}) }; begin without --resume")
+    if found != asked:
+        raise UsageError(f"{path}: measured with {found}, not {asked}; begin without --resume")
     return [row for row in record["rows"] if "missing" not in row]
 
 
